@@ -1,0 +1,52 @@
+"""The door: one small file for each group of commands.
+
+PyTorch is imported inside the commands only, so that `sesame --help` answers at once.
+"""
+
+import os
+import sys
+
+import typer
+
+from sesame.cli import answers, models, prepare, train
+from sesame.errors import SesameError
+
+app = typer.Typer(
+    name="sesame",
+    help="Pre-train, transfer, distill, explain and serve language models on your own text.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for room in (prepare, train, answers, models):
+    room.register(app)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Say the version and stop.", is_eager=True)) -> None:
+    if version:
+        from sesame import __version__
+
+        typer.echo(f"sesame {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run a command; a user's mistake ends with one sentence and exit code 2, never with a traceback."""
+    try:
+        app()
+    except SesameError as error:
+        from sesame.cli.show import complain
+
+        complain(str(error))
+        sys.exit(_code(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _code(error: SesameError) -> int:
+    return int(getattr(error, "exit_code", 2))

@@ -1,0 +1,157 @@
+"""The folder of a run.
+
+    RUN/recipe.toml         everything that decides the result: recipe, text, seed, length of the run
+    RUN/metrics.jsonl       one line every few steps
+    RUN/events/             the same for TensorBoard
+    RUN/tokenizer/          the tokenizer, if it was trained for this run
+    RUN/checkpoints/step-N/ a model folder, plus train/: optimiser, position, sums of all files
+    RUN/final/              the result
+
+A checkpoint appears in one piece. One that was damaged later is noticed by its sums, and the one before it is taken.
+"""
+
+import fcntl
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from sesame.checkpoint.folder import Parts, save_parts
+from sesame.config import dump_toml, read_toml
+from sesame.errors import SesameError
+from sesame.files import disk_errors, read_json, whole_folder, write_json, write_whole
+from sesame.progress import say
+from sesame.train.optim import load_optimizer, optimizer_tensors
+from sesame.train.state import State
+
+KEEP = 2  # checkpoints, so that a damaged one has a predecessor
+
+
+class Run:
+    """A run's folder, claimed for this process."""
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+        self.folder, self.identity = folder, identity
+        self.metrics = folder / "metrics.jsonl"
+        self.final = folder / "final"
+
+    @classmethod
+    @contextmanager
+    def claim(cls, folder: Path, identity: Mapping[str, Any]) -> Iterator["Run"]:
+        """Start a run in an empty or new folder, or go on with the same run; refuse everything else."""
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            known = (folder / "recipe.toml").is_file()
+            if not known and any(item.name != ".lock" for item in folder.iterdir()):
+                raise SesameError(f"{folder}: is not empty and holds no run; choose another --out")
+            with (folder / ".lock").open("w") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise SesameError(f"{folder}: another process is working on this run; wait for it or stop it") from None
+                if known:
+                    _same(read_toml(folder / "recipe.toml"), json.loads(json.dumps(identity)), folder)
+                else:
+                    write_whole(folder / "recipe.toml", dump_toml(identity))
+                yield cls(folder, identity)
+
+    def save(self, parts: Parts, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, card: str) -> Path:
+        """Write a checkpoint, then drop the oldest."""
+        target = self.folder / "checkpoints" / f"step-{state.step}"
+        with whole_folder(target) as folder:
+            save_parts(folder, parts, self.identity, card)
+            (folder / "train").mkdir()
+            save_file(_cpu(optimizer_tensors(model, optimizer)), folder / "train" / "optimizer.safetensors")
+            write_json(folder / "train" / "state.json", state.to_json())
+            files = sorted(file for file in folder.rglob("*") if file.is_file())
+            write_json(folder / "train" / "sums.json", {str(f.relative_to(folder)): _sum(f) for f in files})
+        for old in self._checkpoints()[KEEP:]:
+            shutil.rmtree(old, ignore_errors=True)
+        return target
+
+    def save_final(self, parts: Parts, card: str) -> None:
+        with whole_folder(self.final) as folder:
+            save_parts(folder, parts, self.identity, card)
+
+    def latest(self) -> Path | None:
+        """The newest checkpoint that is whole."""
+        for folder in self._checkpoints():
+            if _whole(folder):
+                return folder
+            say(f"{folder.name} is damaged; going back to the checkpoint before it")
+        return None
+
+    def restore(self, folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> State:
+        """Optimiser and position; the weights are read by the caller, who knows their names."""
+        load_optimizer(model, optimizer, load_file(folder / "train" / "optimizer.safetensors"))
+        state = State.from_json(read_json(folder / "train" / "state.json"))
+        self._cut_metrics(state.step)
+        return state
+
+    def log(self, line: Mapping[str, Any]) -> None:
+        with disk_errors(self.metrics), self.metrics.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def cut_all_metrics(self) -> None:
+        self._cut_metrics(-1)
+
+    def _cut_metrics(self, step: int) -> None:
+        """Forget what was logged after the checkpoint: it will be logged again."""
+        if not self.metrics.is_file():
+            return
+        kept = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line)
+            except (json.JSONDecodeError, KeyError):
+                continue  # the line that the kill cut in two
+        write_whole(self.metrics, "".join(line + "\n" for line in kept))
+
+    def _checkpoints(self) -> list[Path]:
+        """Newest first."""
+        found = (self.folder / "checkpoints").glob("step-*")
+        numbered = [(int(f.name[5:]), f) for f in found if f.name[5:].isdigit()]
+        return [folder for _, folder in sorted(numbered, reverse=True)]
+
+
+def _same(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:
+    for key, (before, after) in _differences(old, new):
+        raise SesameError(
+            f"{folder}: holds another run ({key} is {before!r} there, {after!r} here); "
+            "choose another --out, or give the same settings to go on with it"
+        )
+
+
+def _differences(old: Any, new: Any, name: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from _differences(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+    elif old != new:
+        yield name, (old, new)
+
+
+def _cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.cpu() for name, tensor in tensors.items()}
+
+
+def _sum(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "blake2b").hexdigest()[:32]
+
+
+def _whole(folder: Path) -> bool:
+    try:
+        sums = json.loads((folder / "train" / "sums.json").read_text(encoding="utf-8"))
+        return all(_sum(folder / name) == wanted for name, wanted in sums.items())
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
+        return False
+
+

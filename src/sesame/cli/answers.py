@@ -1,0 +1,102 @@
+"""Commands that ask a model: `fill`, `embed`."""
+
+import json as jsonlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(fill)
+    app.command()(embed)
+
+
+def lines_of(texts: list[str] | None, file: Path | None) -> list[str]:
+    """Texts from the command line, from a file (one a line), or from standard input."""
+    from sesame.errors import SesameError
+
+    if texts:
+        return texts
+    if file is None and sys.stdin.isatty():
+        raise SesameError('give a text, such as "Paris is the [MASK] of France.", or --file FILE, or pipe lines in')
+    found = [line for line in _lines(file) if line.strip()]
+    if not found:
+        raise SesameError(f"{file or 'standard input'}: holds no text")
+    return found
+
+
+def _lines(file: Path | None) -> Iterator[str]:
+    from sesame.data.readers import read_documents
+
+    if file is None:
+        yield from (line.rstrip("\n") for line in sys.stdin)
+    else:
+        for document in read_documents([file]):
+            yield from document.text.split("\n")
+
+
+def fill(
+    model: str = typer.Argument(..., help="A model folder, or a run."),
+    texts: list[str] = typer.Argument(None, help="Texts with [MASK]; without them, lines of standard input."),
+    file: Path | None = typer.Option(None, help="A file with one text a line."),
+    top: int = typer.Option(5, min=1, help="How many tokens for each mask."),
+    device: str = typer.Option("auto", help="auto, cpu or cuda."),
+    json: bool = typer.Option(False, "--json", help="One JSON object a text."),
+) -> None:
+    """Fill the masks in a text: the best tokens with their probabilities.
+
+    Example: sesame fill runs/mine "The capital of France is [MASK]."
+    """
+    import sesame
+
+    wanted = lines_of(texts, file)
+    loaded = sesame.load(model, device)
+    for text in wanted:
+        masks = loaded.fill(text, top)[0]
+        if json:
+            found = [
+                {"start": m.start, "end": m.end, "tokens": m.tokens, "probabilities": m.probabilities} for m in masks
+            ]
+            typer.echo(jsonlib.dumps({"text": text, "masks": found}, ensure_ascii=False))
+            continue
+        typer.echo(text)
+        for number, mask in enumerate(masks, 1):
+            best = "  ".join(f"{token} {chance:.1%}" for token, chance in zip(mask.tokens, mask.probabilities, strict=True))
+            typer.echo(f"  {number}. {best}")
+
+
+def embed(
+    model: str = typer.Argument(..., help="A model folder, or a run."),
+    texts: list[str] = typer.Argument(None, help="Texts; without them, lines of standard input."),
+    file: Path | None = typer.Option(None, help="A file with one text a line."),
+    layers: str = typer.Option(
+        "last", help="last, second-to-last, first, sum-last-4, concat-last-4, sum-all, or a number."
+    ),
+    pooling: str = typer.Option("mean", help="mean, max, cls or pooler."),
+    out: Path | None = typer.Option(None, help="Write a NumPy file (.npy) instead of JSON lines."),
+    device: str = typer.Option("auto", help="auto, cpu or cuda."),
+) -> None:
+    """Turn texts into vectors.
+
+    Example: sesame embed runs/mine --file tickets.txt --layers sum-last-4 --out vectors.npy
+    """
+    import numpy as np
+
+    import sesame
+    from sesame.errors import SesameError
+    from sesame.files import disk_errors
+    from sesame.progress import say
+
+    if out is not None and out.suffix != ".npy":
+        raise SesameError(f"--out {out}: must end in .npy")
+    wanted = lines_of(texts, file)
+    vectors = sesame.load(model, device).embed(wanted, layers, pooling, progress=True)
+    if out is None:
+        for text, vector in zip(wanted, vectors, strict=True):
+            typer.echo(jsonlib.dumps({"text": text, "vector": [round(float(x), 6) for x in vector]}, ensure_ascii=False))
+    else:
+        with disk_errors(out), out.open("wb") as handle:
+            np.save(handle, vectors)
+        say(f"{out}: {vectors.shape[0]:,} vectors of {vectors.shape[1]}")

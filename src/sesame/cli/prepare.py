@@ -1,0 +1,84 @@
+"""Commands before the training: `doctor`, `tokenizer`, `recipes`."""
+
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(doctor)
+    app.command()(tokenizer)
+    app.command()(recipes)
+
+
+def doctor(
+    text: list[str] = typer.Argument(..., help="Text files or folders."),
+    tokenizer: str | None = typer.Option(None, help="A tokenizer folder or file to examine on this text."),
+    field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
+    json: bool = typer.Option(False, "--json", help="The findings for a program."),
+) -> None:
+    """Say what is wrong with a text and a tokenizer, before an hour is spent. Exit code 1 if something would hurt.
+
+    Example: sesame doctor corpus.txt.xz --tokenizer runs/mine/tokenizer
+    """
+    from sesame.cli.checkup import run_doctor
+
+    raise typer.Exit(run_doctor(text, tokenizer, field, json))
+
+
+def tokenizer(
+    text: list[str] = typer.Argument(..., help="Text files or folders."),
+    out: Path = typer.Option(..., "--out", help="The folder to write."),
+    kind: str = typer.Option("wordpiece", help="wordpiece, bpe or unigram."),
+    size: int = typer.Option(30_000, min=8, help="How many pieces."),
+    lowercase: bool = typer.Option(True, "--lowercase/--cased", help="Lower-case the text; letters stay apart (й is not и)."),
+    strip_accents: bool = typer.Option(False, help="Drop accents as BERT's uncased models do (й becomes и)."),
+    field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
+) -> None:
+    """Train a tokenizer on raw text.
+
+    Example: sesame tokenizer corpus.txt.xz --kind wordpiece --size 16384 --out my-tokenizer
+    """
+    from sesame.data.readers import corpus_files, corpus_size, read_documents
+    from sesame.errors import SesameError
+    from sesame.files import whole_folder
+    from sesame.progress import bar, say
+    from sesame.text.train import train_tokenizer
+
+    if kind not in ("wordpiece", "bpe", "unigram"):
+        raise SesameError(f"--kind {kind}: must be wordpiece, bpe or unigram")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise SesameError(f"{out}: exists already; choose another --out or remove it")
+    files = corpus_files(text)
+    with bar("tokenizer", corpus_size(files), "B") as shown:
+        texts = (document.text for document in read_documents(files, field, shown.advance))
+        lower = lowercase and kind != "bpe"  # byte-level BPE keeps the text as it is
+        made = train_tokenizer(texts, kind, size, lowercase=lower, strip_accents=strip_accents)  # type: ignore[arg-type]
+    with whole_folder(out) as folder:
+        made.save(folder)
+    say(f"{out}: {len(made):,} pieces" + (f" (the text gives no more than that of {size:,})" if len(made) < size else ""))
+
+
+def recipes(
+    action: str | None = typer.Argument(None, help="`show` prints one recipe."),
+    name: str | None = typer.Argument(None, help="Which recipe."),
+) -> None:
+    """List the published methods that can be trained, or show one with all its numbers.
+
+    Example: sesame recipes show bert
+    """
+    from importlib import resources
+
+    from sesame.errors import SesameError
+    from sesame.recipe import read_recipe, recipe_names
+
+    if action is None:
+        for known in recipe_names():
+            table = read_recipe(known)
+            sizes = ", ".join(table.get("sizes", {}))
+            typer.echo(f"{known:12} {table.get('about', '')}\n{'':12} {table.get('paper', '')}\n{'':12} sizes: {sizes}")
+    elif action == "show" and name is not None:
+        read_recipe(name)  # a clear complaint about a name that is not there
+        typer.echo((resources.files("sesame") / "recipes" / f"{name}.toml").read_text(encoding="utf-8"), nl=False)
+    else:
+        raise SesameError("write `sesame recipes` for the list, or `sesame recipes show NAME`")

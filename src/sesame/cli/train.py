@@ -1,0 +1,69 @@
+"""Commands that train: `pretrain`, `demo`."""
+
+from pathlib import Path
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(pretrain)
+    app.command()(demo)
+
+
+def pretrain(
+    recipe: str = typer.Argument(..., help="A recipe by name (`sesame recipes`) or a .toml file."),
+    text: list[str] = typer.Option(..., "--text", help="Text files or folders; repeat, or list several after one --text."),
+    out: Path | None = typer.Option(None, "--out", help="The folder of the run; by default runs/RECIPE-SIZE."),
+    more: list[str] = typer.Argument(None, help="More text files.", show_default=False),
+    size: str | None = typer.Option(None, help="tiny, mini, small, medium, base or large."),
+    start: str | None = typer.Option(None, help="A model folder to go on from."),
+    tokenizer: str | None = typer.Option(None, help="A tokenizer folder or file; otherwise one is trained on the text."),
+    valid: list[str] = typer.Option([], "--valid", help="Held-out text; otherwise a part of the text is kept aside."),
+    budget: str | None = typer.Option(None, help="Wall-clock for everything, such as 10m or 1h30m."),
+    steps: int | None = typer.Option(None, min=1, help="Optimiser steps instead of a budget."),
+    seed: int = typer.Option(0, help="Another seed is another run."),
+    settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change the recipe: optimizer.rate=1e-3"),
+    device: str = typer.Option("auto", help="auto, cpu or cuda."),
+    precision: str = typer.Option("auto", help="auto, fp32 or bf16."),
+    save_minutes: float = typer.Option(5.0, help="Minutes between two checkpoints."),
+    save_steps: int = typer.Option(0, min=0, help="Steps between two checkpoints, instead of minutes."),
+    field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
+    compile: bool | None = typer.Option(None, "--compile/--no-compile", help="torch.compile; by default on a GPU."),
+) -> None:
+    """Pre-train a model on raw text. The same command goes on after any interruption.
+
+    Example: sesame pretrain bert --size mini --text corpus.txt.xz --budget 20m --out runs/mine
+    """
+    from sesame.cli.show import seconds
+    from sesame.errors import SesameError
+    from sesame.pretraining import Wishes
+    from sesame.pretraining import pretrain as run
+
+    if precision not in ("auto", "fp32", "bf16"):
+        raise SesameError(f"--precision {precision}: must be auto, fp32 or bf16")
+    if budget is not None and steps is not None:
+        raise SesameError("--budget and --steps both say when to end; give one of them")
+    if out is None:
+        out = Path("runs") / "-".join(part for part in (Path(recipe).stem, size) if part)
+    run(
+        Wishes(
+            recipe=recipe, text=[*text, *(more or [])], out=out, size=size, start=start, tokenizer=tokenizer, valid=valid,
+            budget=seconds(budget), steps=steps, seed=seed, settings=settings, device=device,
+            precision=precision,  # type: ignore[arg-type]
+            save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile,
+        )
+    )  # fmt: skip
+
+
+def demo(
+    out: Path = typer.Option(Path("demo"), "--out", help="The folder for the demo's text and models."),
+    budget: str = typer.Option("2m", help="Wall-clock for the pre-training."),
+) -> None:
+    """The whole story on text that is already on this machine: the documentation of its Python packages.
+
+    Example: sesame demo
+    """
+    from sesame.cli.show import seconds
+    from sesame.demo import run_demo
+
+    run_demo(out, seconds(budget) or 120.0)

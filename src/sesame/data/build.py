@@ -1,0 +1,219 @@
+"""Building a token store: once for each text and tokenizer, on all cores, in memory that does not grow with the text.
+
+The folder's name is a hash of what decides its content: the bytes of the text files, how they are read, the tokenizer.
+So the same text is never encoded twice, whatever its name, and a changed one never meets an old store. When two
+processes want the same store at once, one builds it and the other waits.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from sesame.data.encode import DocumentEncoder, EncodedDocuments
+from sesame.data.readers import Document, corpus_files, file_kind, read_documents
+from sesame.data.store import FORMAT, Store
+from sesame.data.workers import Workers
+from sesame.errors import SesameError
+from sesame.files import disk_errors, read_json, whole_folder, write_json
+from sesame.progress import bar, say
+from sesame.text import Tokenizer
+
+CHUNK = 1 << 20  # characters of text that a worker gets at once
+SMALL = 2_000_000  # bytes on disk up to which starting processes costs more than it brings
+
+
+def build_store(
+    paths: Sequence[str | Path], tokenizer: Tokenizer, cache: Path, *, field: str = "text", workers: int | None = None
+) -> Store:
+    """The store of `paths` encoded with `tokenizer`, from the folder `cache` if it is there, else built into it."""
+    cache = Path(cache)
+    files = corpus_files(paths)
+    names = [str(file) for file in files]
+    folder = cache / f"store-{_key(files, tokenizer, field, cache)}"
+    if not folder.exists():
+        with _alone(folder):
+            if not folder.exists():
+                with whole_folder(folder) as aside:
+                    _write(aside, files, tokenizer, field, workers)
+    return Store.open(folder, names)
+
+
+def _write(folder: Path, files: list[Path], tokenizer: Tokenizer, field: str, workers: int | None) -> None:
+    size = sum(file.stat().st_size for file in files)
+    if workers is None:
+        workers = 1 if size < SMALL else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
+    if workers < 1:
+        raise SesameError(f"workers = {workers} makes no sense; give 1 or more")
+    started = time.monotonic()
+    with ExitStack() as stack:
+        shown = stack.enter_context(bar("encoding text", size, "B"))
+        writer = stack.enter_context(_Writer(folder, files))
+        chunks = writer.remember(_chunks(read_documents(files, field, shown.advance)))
+        if workers == 1:
+            results: Iterable[EncodedDocuments] = map(DocumentEncoder(tokenizer).encode, chunks)
+        else:
+            results = stack.enter_context(Workers(tokenizer, workers)).map(chunks)
+        for result in results:
+            writer.append(result)
+    meta = writer.meta()
+    if not meta["tokens"]:
+        raise SesameError(f"{files[0]}: the tokenizer makes no tokens of this text; check that it fits the language")
+    write_json(
+        folder / "meta.json",
+        {"format": FORMAT, "vocabulary": len(tokenizer), "tokenizer": tokenizer.fingerprint(), "field": field, **meta},
+    )
+    _report(meta, time.monotonic() - started)
+
+
+def _report(meta: dict[str, Any], seconds: float) -> None:
+    seconds = max(seconds, 1e-3)
+    say(
+        f"encoded {meta['bytes'] / 1e6:.1f} MB of text in {seconds:.1f} s ({meta['bytes'] / 1e6 / seconds:.1f} MB/s, "
+        f"{meta['tokens'] / seconds:,.0f} tokens/s): {meta['tokens']:,} tokens, {meta['sentences']:,} sentences, "
+        f"{meta['documents']:,} documents"
+    )
+
+
+def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    chunk: list[Document] = []
+    size = 0
+    for document in documents:
+        chunk.append(document)
+        size += len(document.text)
+        if size >= CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+class _Writer:
+    """Appends encoded chunks to the files of a store; holds nothing but counts."""
+
+    def __init__(self, folder: Path, files: list[Path]) -> None:
+        self.folder = folder
+        self.names = [str(file) for file in files]
+        self.numbers = {name: number for number, name in reversed(list(enumerate(self.names)))}
+        self.sent: list[np.ndarray[Any, np.dtype[np.int64]]] = []  # sources of the chunks on their way, oldest first
+        self.count = dict.fromkeys(
+            ("documents", "sentences", "tokens", "words", "bytes", "dropped_documents", "dropped_sentences"), 0
+        )
+
+    def __enter__(self) -> "_Writer":
+        with ExitStack() as stack:
+            self.open: dict[str, IO[bytes]] = {
+                name: stack.enter_context((self.folder / f"{name}.bin").open("wb"))
+                for name in ("tokens", "word_starts", "sentences", "documents", "sources")
+            }
+            for name in ("sentences", "documents"):
+                self.open[name].write(np.zeros(1, "<i8").tobytes())
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stack.close()
+
+    def remember(self, chunks: Iterable[list[Document]]) -> Iterator[list[str]]:
+        """Pass on the texts of each chunk and keep where they came from until its result arrives."""
+        for chunk in chunks:
+            self.sent.append(np.array([(self.numbers[part.file], part.line) for part in chunk], "<i8"))
+            self.count["bytes"] += sum(len(part.text.encode()) for part in chunk)
+            yield [part.text for part in chunk]
+
+    def append(self, result: EncodedDocuments) -> None:
+        count, kept = self.count, result.document_lengths > 0
+        parts = {
+            "tokens": result.tokens,
+            "word_starts": result.word_starts,
+            "sentences": (np.cumsum(result.sentence_lengths) + count["tokens"]).astype("<i8"),
+            "documents": (np.cumsum(result.document_lengths[kept]) + count["sentences"]).astype("<i8"),
+            "sources": self.sent.pop(0)[kept],
+        }
+        for name, part in parts.items():
+            self.open[name].write(part.tobytes())
+        count["tokens"] += len(result.tokens)
+        count["words"] += int(result.word_starts.sum())
+        count["sentences"] += len(result.sentence_lengths)
+        count["documents"] += int(kept.sum())
+        count["dropped_documents"] += int((~kept).sum())
+        count["dropped_sentences"] += result.dropped_sentences
+
+    def meta(self) -> dict[str, Any]:
+        return {"files": self.names, **self.count}
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time build `folder`; what a killed one left of it is removed."""
+    with disk_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"another process is building {folder}; waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            for left in folder.parent.glob(f".{folder.name}.*.part"):
+                shutil.rmtree(left, ignore_errors=True)
+            yield
+
+
+def _key(files: list[Path], tokenizer: Tokenizer, field: str, cache: Path) -> str:
+    hashes = _hashes(files, cache / "hashes.json")
+    kinds = [file_kind(file) for file in files]
+    packed = [file.suffix.lower() for file in files]
+    parts = [FORMAT, list(zip(hashes, kinds, packed, strict=True)), tokenizer.fingerprint(), field]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=12).hexdigest()
+
+
+def _hashes(files: list[Path], memo: Path) -> list[str]:
+    """The content hash of each file. `memo` remembers them, so that gigabytes are not read again at every start."""
+    known = _remembered(memo)
+    fresh = {}
+    unknown = [file for file in files if known.get(str(file.resolve()), [])[:3] != _stamp(file)]
+    with bar("checking text", sum(file.stat().st_size for file in unknown), "B") as shown:
+        for file in unknown:
+            # A file changed within the last moments may change again without a new time stamp: do not remember it.
+            settled = time.time() - file.stat().st_mtime > 2
+            entry = [*_stamp(file), _hash(file, shown.advance)]
+            known[str(file.resolve())] = entry
+            if settled:
+                fresh[str(file.resolve())] = entry
+    result = [known[str(file.resolve())][3] for file in files]
+    if fresh:
+        write_json(memo, {**_remembered(memo), **fresh})  # read again: another process may have added some
+    return result
+
+
+def _remembered(memo: Path) -> dict[str, list[Any]]:
+    try:
+        found = read_json(memo)
+    except SesameError:  # missing or broken: it only saves time, so begin a new one
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stamp(file: Path) -> list[int]:
+    stat = file.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+
+
+def _hash(file: Path, progress: Callable[[int], None]) -> str:
+    digest = hashlib.blake2b(digest_size=20)
+    try:
+        with file.open("rb") as handle:
+            while block := handle.read(1 << 22):
+                digest.update(block)
+                progress(len(block))
+    except OSError as error:
+        raise SesameError(f"{file}: cannot be read ({error.strerror}); check the file and its permissions") from error
+    return digest.hexdigest()

@@ -1,0 +1,95 @@
+"""The loader: batch number n of a stage, at once and always the same.
+
+It has no state but its settings: a batch is a function of (seed, step), so a run resumes in O(1) and needs no worker
+processes to be kept alive. A few threads prepare the next steps while the device computes; NumPy and PyTorch release the
+interpreter lock in the work that matters.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from sesame import chance
+from sesame.data.batch import Batch
+from sesame.data.order import Rows, locate
+from sesame.data.pack import Packer
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Draws the micro-batches of a step for one rank, and corrupts them."""
+
+    packer: Packer
+    batch: int  # examples in a step, over all ranks
+    micro: int  # examples at a time
+    seed: int
+    corrupt: Callable[[Batch, float], Batch]
+    static: int = 0  # BERT's fixed masks: the chance of an example returns after so many epochs; 0: never
+    rank: int = 0
+    ranks: int = 1
+
+    def rows(self, step: int) -> tuple[Rows, Rows]:
+        """Epochs and rows of this rank's examples in a step."""
+        share = self.batch // self.ranks
+        first = step * self.batch + self.rank * share
+        return locate(first, share, len(self.packer), self.seed)
+
+    def load(self, step: int, progress: float) -> list[Batch]:
+        epochs, rows = self.rows(step)
+        if self.static:
+            epochs = epochs % self.static
+        batches = []
+        for start in range(0, len(rows), self.micro):
+            part = slice(start, start + self.micro)
+            keys = np.empty(len(rows[part]), dtype=np.uint64)
+            for epoch in np.unique(epochs[part]):
+                here = epochs[part] == epoch
+                keys[here] = chance.keys(chance.key(self.seed, int(epoch), 1), rows[part][here])
+            batches.append(self.corrupt(self.packer.draw(rows[part], keys), progress))
+        return batches
+
+    def sources(self, step: int) -> list[str]:
+        """Where the texts of a step come from: "file:line"."""
+        _, rows = self.rows(step)
+        return list(dict.fromkeys(self.packer.source(int(row)) for row in rows))
+
+
+class Prefetcher:
+    """Keeps the next few steps ready, on the device."""
+
+    def __init__(
+        self,
+        load: Callable[[int], list[Batch]],
+        device: torch.device,
+        first: int,
+        ahead: int = 3,
+        threads: int = 1,
+    ) -> None:
+        self.load_step, self.device, self.ahead = load, device, ahead
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="loader")
+        self.waiting: dict[int, Future[list[Batch]]] = {}
+        self.lock = threading.Lock()
+        self._fill(first)
+
+    def _fill(self, first: int) -> None:
+        for step in range(first, first + self.ahead):
+            if step not in self.waiting:
+                self.waiting[step] = self.pool.submit(self._prepare, step)
+
+    def _prepare(self, step: int) -> list[Batch]:
+        pin = self.device.type == "cuda"
+        return [batch.to(self.device, pin=pin) for batch in self.load_step(step)]
+
+    def get(self, step: int) -> list[Batch]:
+        """The batches of a step; steps other than the next one are fetched anew (after a roll-back)."""
+        self._fill(step)
+        for old in [number for number in self.waiting if number < step]:
+            self.waiting.pop(old).cancel()
+        return self.waiting.pop(step).result()
+
+    def close(self) -> None:
+        self.pool.shutdown(wait=True, cancel_futures=True)

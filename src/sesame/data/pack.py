@@ -1,0 +1,294 @@
+"""Packing: how examples are drawn from the store.
+
+A *plan* lists, once for a store and a length, the sentence ranges that become examples. Drawing is vectorised and depends
+on nothing but the row number and its key, so any batch of any epoch can be made at once.
+
+- `pairs` (BERT): sentences of one document are gathered until they fill the sequence, then cut at a random sentence into
+  A and B; in half of the examples B comes from another document instead (the label of next-sentence prediction). One in
+  ten examples is made short. As in the authors' code the sequence overflows and is then trimmed at random ends, so nearly
+  all examples are full. Unlike it, a sentence range replaced by a random B is not put back into the same epoch: the next
+  epoch's cuts fall elsewhere.
+- `sentences` (RoBERTa's FULL-SENTENCES): whole sentences up to the length, on across documents with a separator between.
+- `documents` (DOC-SENTENCES): the same, but never across documents.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sesame import chance
+from sesame.data.batch import Batch, Targets
+from sesame.data.store import Store
+from sesame.errors import SesameError
+
+Ints = npt.NDArray[np.int64]
+Kind = Literal["pairs", "sentences", "documents"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some documents of a store: sentence ranges [first, end), (D, 2). Training text and held-out text are two parts."""
+
+    store: Store
+    documents: Ints
+
+    def tokens(self) -> int:
+        bounds = np.asarray(self.store.sentences)[self.documents]
+        return int((bounds[:, 1] - bounds[:, 0]).sum())
+
+
+def hold_out(store: Store, seed: int, share: float | None = None) -> tuple[Part, Part]:
+    """Split a store into training and held-out text: whole documents, drawn by `seed`.
+
+    The share is 1 % of the tokens, but at least 50,000 (if that is not over 5 %) and at most 2 million. A text of fewer
+    than 20 documents gives the last twentieth of the sentences of each.
+    """
+    bounds = np.stack([np.asarray(store.documents[:-1]), np.asarray(store.documents[1:])], axis=1).astype(np.int64)
+    offsets = np.asarray(store.sentences)
+    sizes = offsets[bounds[:, 1]] - offsets[bounds[:, 0]]
+    total = int(sizes.sum())
+    wanted = total * share if share is not None else min(max(total * 0.01, 50_000), total * 0.05, 2_000_000)
+    if wanted <= 0:
+        return Part(store, bounds), Part(store, bounds[:0])
+    if len(bounds) < 20:
+        cut = bounds[:, 0] + np.maximum(1, ((bounds[:, 1] - bounds[:, 0]) * (1 - (share or 0.05))).astype(np.int64))
+        held = np.stack([cut, bounds[:, 1]], axis=1)
+        return Part(store, np.stack([bounds[:, 0], cut], axis=1)), Part(store, held[held[:, 0] < held[:, 1]])
+    order = np.argsort(chance.keys(chance.key(seed, 0x48454C44), np.arange(len(bounds))), kind="stable")
+    count = int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1
+    chosen = np.zeros(len(bounds), dtype=bool)
+    chosen[order[: min(count, len(bounds) - 1)]] = True
+    return Part(store, bounds[~chosen]), Part(store, bounds[chosen])
+
+
+@dataclass(frozen=True)
+class Specials:
+    cls: int
+    sep: int
+    pad: int
+
+
+class Packer:
+    """Draws batches of one kind and length from a part of a store."""
+
+    def __init__(
+        self, part: Part, kind: Kind, length: int, specials: Specials, *, short: float = 0.1, words: bool = False
+    ) -> None:
+        self.part, self.kind, self.length, self.specials = part, kind, length, specials
+        self.short, self.words = short, words
+        self.tokens = part.store.tokens
+        self.body = length - (3 if kind == "pairs" else 2)
+        if self.body < 2:
+            raise SesameError(f"length {length} leaves no room for text; choose at least 8")
+        if kind == "pairs" and len(part.documents) < 2:
+            raise SesameError(
+                "next-sentence pairs need at least two documents: separate documents by a blank line, or set packing "
+                'to "documents" without the nsp objective'
+            )
+        self.documents, self.offsets = _split_long(part.documents, np.asarray(part.store.sentences), self.body)
+        self.rows = _plan(self.documents, self.offsets, self.body, kind)  # (N, 3): first sentence, end, document
+        if len(self.rows) == 0:
+            raise SesameError(f"the text has no example of length {length}; give more text")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def draw(self, rows: Ints, keys: chance.Words) -> Batch:
+        """The examples of these rows: ids, lengths, segments, the labels that packing knows."""
+        if self.kind == "pairs":
+            pieces, unrelated = self._pairs(rows, keys)
+            targets = {"nsp": Targets(torch.from_numpy(unrelated.astype(np.int64)))}
+        else:
+            pieces, targets = self._singles(rows), {}
+        return self._assemble(pieces, len(rows), keys, targets)
+
+    def source(self, row: int) -> str:
+        """Where a row's text comes from: file and line of its document."""
+        store = self.part.store
+        sentence = int(np.searchsorted(store.sentences, self.offsets[self.rows[row, 0]], side="right")) - 1
+        return store.source(int(np.searchsorted(store.documents, sentence, side="right")) - 1)
+
+    def _singles(self, rows: Ints) -> "Pieces":
+        """Each example is the stretch of its sentences, cut where a new document begins."""
+        first, end, _ = self.rows[rows].T
+        start, stop = self.offsets[first], np.minimum(self.offsets[end], self.offsets[first] + self.body)
+        if self.kind == "documents":
+            return Pieces(np.arange(len(rows)), start, stop - start, np.zeros(len(rows), dtype=np.int64))
+        heads = self.offsets[self.documents[:, 0]]
+        low, high = np.searchsorted(heads, start, side="right"), np.searchsorted(heads, stop, side="left")
+        owner = np.repeat(np.arange(len(rows)), high - low + 1)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(high - low + 1) - (high - low + 1), high - low + 1)
+        begin = np.where(within == 0, start[owner], heads[np.minimum(low[owner] + within - 1, len(heads) - 1)])
+        last = within == (high - low)[owner]
+        tails = self.offsets[self.documents[:, 1]]
+        finish = np.where(last, stop[owner], tails[np.minimum(low[owner] + within - 1, len(tails) - 1)])
+        return Pieces(owner, begin, finish - begin, np.zeros(len(owner), dtype=np.int64))
+
+    def _pairs(self, rows: Ints, keys: chance.Words) -> "tuple[Pieces, npt.NDArray[np.bool_]]":
+        luck = chance.uniform(keys, "pairs", 12).T
+        first, end, document = self.rows[rows].T
+        whole = np.full(len(rows), self.body)
+        target = np.where(luck[0] < self.short, 2 + (luck[1] * (self.body - 1)).astype(np.int64), whole)
+        end = np.minimum(end, np.searchsorted(self.offsets, self.offsets[first] + target, side="left"))
+        end = np.maximum(end, first + 1)
+        count = end - first
+        middle = first + 1 + (luck[2] * np.maximum(count - 1, 1)).astype(np.int64)
+        unrelated = (luck[3] < 0.5) | (count == 1)
+        middle = np.where(count == 1, end, middle)
+        a = self.offsets[first], self.offsets[middle]
+        other = self._other(document, luck[4:8])
+        wanted = np.maximum(target - (a[1] - a[0]), 1)
+        b_first = np.where(unrelated, self.rows[other, 0], middle)
+        b_limit = np.where(unrelated, self.documents[self.rows[other, 2], 1], end)
+        b_end = np.searchsorted(self.offsets, self.offsets[b_first] + wanted, side="left")
+        b_end = np.where(unrelated, np.clip(b_end, b_first + 1, b_limit), end)
+        b = self.offsets[b_first], self.offsets[b_end]
+        a, b = _trim(a, b, self.body, luck[8], luck[9])
+        count_rows = np.arange(len(rows))
+        pieces = Pieces(
+            np.stack([count_rows, count_rows], axis=1).reshape(-1),
+            np.stack([a[0], b[0]], axis=1).reshape(-1),
+            np.stack([a[1] - a[0], b[1] - b[0]], axis=1).reshape(-1),
+            np.tile(np.array([0, 1]), len(rows)),
+        )
+        return pieces, unrelated
+
+    def _other(self, document: Ints, luck: npt.NDArray[np.float64]) -> Ints:
+        """A random row of another document: a few draws, then the first row after this document."""
+        chosen: Ints = (luck[0] * len(self.rows)).astype(np.int64)
+        for draw in luck[1:]:
+            same = self.rows[chosen, 2] == document
+            chosen = np.where(same, (draw * len(self.rows)).astype(np.int64), chosen)
+        same = self.rows[chosen, 2] == document
+        if same.any():
+            after = np.searchsorted(self.rows[:, 2], document, side="right")
+            chosen = np.where(same, np.where(after < len(self.rows), after, 0), chosen)
+        return chosen
+
+    def _assemble(self, pieces: "Pieces", size: int, keys: chance.Words, targets: dict[str, Targets]) -> Batch:
+        """[CLS] piece [SEP] piece [SEP] ... in padded rows."""
+        spans = pieces.length + 1  # every piece is followed by a separator
+        ends = np.cumsum(spans)
+        row_first = np.searchsorted(pieces.row, np.arange(size), side="left")
+        before = ends - spans
+        within = before - before[row_first][pieces.row] + 1  # 1: room for [CLS]
+        lengths = np.add.reduceat(spans, row_first) + 1
+        width = int(lengths.max())
+        ids = np.full((size, width), self.specials.pad, dtype=np.int64)
+        ids[:, 0] = self.specials.cls
+        place = pieces.row * width + within
+        ids.reshape(-1)[place + pieces.length] = self.specials.sep
+        inside = np.arange(int(pieces.length.sum())) - np.repeat(np.cumsum(pieces.length) - pieces.length, pieces.length)
+        source, goal = np.repeat(pieces.start, pieces.length) + inside, np.repeat(place, pieces.length) + inside
+        ids.reshape(-1)[goal] = self.tokens[source]
+        extra: dict[str, Any] = {}
+        if self.kind == "pairs":
+            segments = np.zeros((size, width), dtype=np.int64)
+            column = np.arange(width)[None, :]
+            segments[(column >= within[1::2, None]) & (column < lengths[:, None])] = 1
+            extra["segments"] = torch.from_numpy(segments)
+        if self.words:
+            starts = np.zeros((size, width), dtype=np.int64)
+            starts.reshape(-1)[goal] = self.part.store.word_starts[source]
+            starts.reshape(-1)[place] = 1  # a trimmed piece may begin inside a word
+            words = np.cumsum(starts, axis=1)
+            real = np.zeros((size, width), dtype=bool)
+            real.reshape(-1)[goal] = True
+            extra["words"] = torch.from_numpy(np.where(real, words, 0))
+        return Batch(
+            ids=torch.from_numpy(ids),
+            lengths=torch.from_numpy(lengths.astype(np.int64)),
+            keys=torch.from_numpy(keys.view(np.int64)),
+            full=bool((lengths == width).all()),
+            targets=targets,
+            **extra,
+        )
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Stretches of the token stream, in the order in which they stand in the batch."""
+
+    row: Ints  # which example
+    start: Ints  # first token in the store
+    length: Ints
+    segment: Ints
+
+
+def _split_long(documents: Ints, offsets: Ints, body: int) -> tuple[Ints, Ints]:
+    """Cut sentences longer than a sequence into equal parts, so that no text is lost (logs, lists, lines without stops)."""
+    sizes = np.diff(offsets)
+    if len(sizes) == 0 or sizes.max() <= body:
+        return documents, offsets
+    parts = -(-sizes // body)
+    owner = np.repeat(np.arange(len(sizes)), parts)
+    first = np.cumsum(parts) - parts
+    within = np.arange(len(owner)) - first[owner]
+    cut = offsets[:-1][owner] + sizes[owner] * within // parts[owner]
+    renumbered = np.append(first, len(owner))
+    return renumbered[documents], np.append(cut, offsets[-1])
+
+
+def _plan(documents: Ints, offsets: Ints, body: int, kind: Kind) -> Ints:
+    """Sentence ranges [first, end) of at most one sequence each, and the document they begin in."""
+    plan: list[tuple[int, int, int]] = []
+    side: Literal["left", "right"] = "left" if kind == "pairs" else "right"
+    # Pairs overflow by a sentence and are trimmed; the others take whole sentences while they fit.
+    reach = np.searchsorted(offsets, offsets + body, side=side) - (0 if kind == "pairs" else 1)
+    reach = np.clip(reach, np.arange(len(offsets)) + 1, len(offsets) - 1)
+    jump: list[int] = reach.tolist()
+    if kind == "sentences":
+        return _plan_across(documents, offsets, body)
+    for number, (first, end) in enumerate(documents.tolist()):
+        at = first
+        while at < end:
+            to = min(jump[at], end)
+            plan.append((at, to, number))
+            at = to
+    return np.array(plan, dtype=np.int64).reshape(-1, 3)
+
+
+def _plan_across(documents: Ints, offsets: Ints, body: int) -> Ints:
+    """Whole sentences while they fit, over the borders of documents; each border costs one separator."""
+    plan: list[tuple[int, int, int]] = []
+    sizes: list[int] = np.diff(offsets).tolist()
+    start, used, owner, last_end = -1, 0, 0, -1
+    for number, (first, end) in enumerate(documents.tolist()):
+        if start >= 0 and (first != last_end or used + 1 >= body):  # a gap (held-out text) ends the row as well
+            plan.append((start, last_end, owner))
+            start = -1
+        elif start >= 0:
+            used += 1
+        for sentence in range(first, end):
+            if start >= 0 and used + sizes[sentence] > body:
+                plan.append((start, sentence, owner))
+                start = -1
+            if start < 0:
+                start, used, owner = sentence, 0, number
+            used += sizes[sentence]
+        last_end = end
+    if start >= 0:
+        plan.append((start, last_end, owner))
+    return np.array(plan, dtype=np.int64).reshape(-1, 3)
+
+
+Span = tuple[Ints, Ints]
+
+
+def _trim(a: Span, b: Span, body: int, luck_a: Any, luck_b: Any) -> tuple[Span, Span]:
+    """Shorten the longer side until both fit together, taking from both ends at random."""
+    size_a, size_b = a[1] - a[0], b[1] - b[0]
+    excess = np.maximum(size_a + size_b - body, 0)
+    lead = np.minimum(np.abs(size_a - size_b), excess)  # all of this comes from the longer side
+    rest = excess - lead
+    from_a = np.where(size_a > size_b, lead, 0) + rest // 2
+    from_b = np.where(size_a > size_b, 0, lead) + rest - rest // 2
+
+    def cut(span: Span, amount: Ints, luck: Any) -> Span:
+        front = (luck * (amount + 1)).astype(np.int64)
+        return span[0] + front, span[1] - (amount - front)
+
+    return cut(a, from_a, luck_a), cut(b, from_b, luck_b)

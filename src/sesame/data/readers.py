@@ -1,0 +1,245 @@
+"""Corpora as a stream of documents, in constant memory.
+
+Three shapes of text, each plain or packed (.gz .xz .zst .bz2; parquet only plain, it packs itself):
+- text: one paragraph a line, a blank line between documents;
+- JSON lines: an object a line, the document in its field `text` (or another one);
+- parquet: a document a row, in the column `text` (or another one).
+
+What is unusual: a document longer than a million characters goes on as the next document, so that a book, or a dump
+without a single blank line, never has to be held whole.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sesame.data.streams import PACKED, Progress, lines
+from sesame.errors import SesameError
+
+TEXT = (".txt", ".text", ".md", ".tokens")
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+PARQUET = ".parquet"
+LONGEST_DOCUMENT = 1 << 20  # characters
+LONGEST_JSON_LINE = 1 << 28
+_NOT_CORPORA = {
+    ".csv": "is a table; save its text column as .jsonl or .parquet",
+    ".tsv": "is a table; save its text column as .jsonl or .parquet",
+    ".zip": "is an archive; unpack it first",
+    ".tar": "is an archive; unpack it first",
+    ".tgz": "is an archive; unpack it first",
+    ".7z": "is an archive; unpack it first",
+    ".pdf": "is a PDF; turn it into text first, for example with pdftotext",
+}
+
+Kind = Literal["text", "jsonl", "parquet"]
+
+
+@dataclass(frozen=True)
+class Document:
+    """Paragraphs joined by newlines, and where they start: the line from 1 (for parquet the row)."""
+
+    text: str
+    file: str
+    line: int
+
+
+def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
+    """The files behind `paths`. A folder stands for all text files below it, sorted; hidden and empty ones left out."""
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            files += _files_below(path)
+            continue
+        if not path.exists():
+            raise SesameError(f"{path}: no such file or folder; check the name")
+        if not path.is_file():
+            raise SesameError(f"{path}: is not a regular file; save the text to a file first")
+        file_kind(path)
+        if path.stat().st_size == 0:
+            raise SesameError(f"{path}: is empty; give a file with text")
+        files.append(path)
+    if not files:
+        raise SesameError("no text was given; name at least one file or folder")
+    return files
+
+
+def corpus_size(paths: Sequence[str | Path]) -> int:
+    """Bytes on disk, the total that the `progress` of `read_documents` counts up to."""
+    return sum(file.stat().st_size for file in corpus_files(paths))
+
+
+def file_kind(path: Path) -> Kind:
+    """How a file is read, by its name; a name that says nothing means text."""
+    inner, packed = _inner_suffix(path)
+    if inner == PARQUET and packed:
+        raise SesameError(f"{path}: parquet is read only when not packed again; unpack it first")
+    if inner in _NOT_CORPORA:
+        raise SesameError(f"{path}: {_NOT_CORPORA[inner]}")
+    if inner == PARQUET:
+        return "parquet"
+    return "jsonl" if inner in JSON_LINES else "text"
+
+
+def read_documents(
+    paths: Sequence[str | Path], field: str = "text", progress: Progress | None = None
+) -> Iterator[Document]:
+    """Stream the documents of all files in order; `progress` gets the bytes on disk that were used up.
+
+    Missing files are reported at the call, broken ones when they are reached. A document over a million characters
+    comes as several. A lone half of a surrogate pair, which only JSON can hold, becomes U+FFFD.
+    """
+    return _documents(corpus_files(paths), field, progress)
+
+
+def _documents(files: list[Path], field: str, progress: Progress | None) -> Iterator[Document]:
+    readers = {"text": _read_text, "jsonl": _read_json_lines, "parquet": _read_parquet}
+    nothing = True
+    for file in files:
+        for document in readers[file_kind(file)](file, field, progress):
+            nothing = False
+            yield document
+    if nothing:
+        named = f"{files[0]}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+        raise SesameError(f"{named}: there is no text inside, only white space; give files with text")
+
+
+def _inner_suffix(path: Path) -> tuple[str, bool]:
+    packed = path.suffix.lower() in PACKED
+    return (Path(path.stem) if packed else path).suffix.lower(), packed
+
+
+def _files_below(folder: Path) -> list[Path]:
+    known = (*TEXT, *JSON_LINES, PARQUET)
+    found, seen = [], set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:  # a link that leads back up
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            file = Path(place, name)
+            if not name.startswith(".") and _inner_suffix(file)[0] in known and file.is_file() and file.stat().st_size:
+                found.append(file)
+    if not found:
+        raise SesameError(f"{folder}: no text in this folder; read are {' '.join(known)}, also with {' '.join(PACKED)}")
+    for file in found:
+        file_kind(file)
+    return sorted(found)
+
+
+def _read_text(path: Path, field: str, progress: Progress | None) -> Iterator[Document]:
+    held: list[str] = []
+    start = size = 0
+    for number, line, _ in lines(path, LONGEST_DOCUMENT, progress):
+        line = line.strip()
+        if line:
+            if not held:
+                start = number
+            held.append(line)
+            size += len(line) + 1
+        if held and (not line or size >= LONGEST_DOCUMENT):
+            yield Document("\n".join(held), str(path), start)
+            held, size = [], 0
+    if held:
+        yield Document("\n".join(held), str(path), start)
+
+
+def _read_json_lines(path: Path, field: str, progress: Progress | None) -> Iterator[Document]:
+    for number, line, whole in lines(path, LONGEST_JSON_LINE, progress):
+        if not whole:
+            raise SesameError(
+                f"{path}:{number}: the line is too long for JSON lines; put each object on a line of its own"
+            )
+        if not line or line.isspace():
+            continue
+        if number == 1 and line.lstrip().startswith("["):
+            raise SesameError(
+                f"{path}: is one JSON list; put each object on a line of its own, for example with jq -c '.[]'"
+            )
+        text = _field_of(_parse(line, path, number), field, f"{path}:{number}")
+        if "\\u" in line:
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        yield from _pieces(text, path, number)
+
+
+def _parse(line: str, path: Path, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        why = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise SesameError(
+            f"{path}:{number}: is not a JSON object on one line ({why}); mend or remove the line"
+        ) from None
+
+
+def _field_of(value: Any, field: str, place: str) -> str:
+    if not isinstance(value, dict):
+        raise SesameError(f'{place}: is not a JSON object; write lines like {{{json.dumps(field)}: "..."}}')
+    if field not in value:
+        known = ", ".join(list(map(str, value))[:20]) or "none at all"
+        raise SesameError(f"{place}: has no field {field!r}; its fields are {known}, choose one of them")
+    text = value[field]
+    if not isinstance(text, str):
+        raise SesameError(
+            f"{place}: the field {field!r} holds {json.dumps(text)[:40]}, not a text; mend or remove the line"
+        )
+    return text
+
+
+def _read_parquet(path: Path, field: str, progress: Progress | None) -> Iterator[Document]:
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise SesameError(f"{path}: reading .parquet files needs a package; pip install pyarrow") from None
+    try:
+        with parquet.ParquetFile(path) as table:
+            _check_column(table.schema_arrow, field, path)
+            size, rows, row, told = path.stat().st_size, max(1, table.metadata.num_rows), 0, 0
+            for batch in table.iter_batches(batch_size=128, columns=[field]):
+                for text in batch.column(0).to_pylist():
+                    row += 1
+                    if text is None:
+                        raise SesameError(f"{path}: row {row} of {field!r} is null; drop such rows first")
+                    yield from _pieces(text, path, row)
+                if progress:
+                    progress(size * row // rows - told)
+                    told = size * row // rows
+    except (arrow.ArrowException, OSError) as error:
+        why = str(error).splitlines()[0]
+        raise SesameError(f"{path}: is damaged or not a parquet file ({why}); copy it again") from error
+
+
+def _check_column(schema: Any, field: str, path: Path) -> None:
+    import pyarrow.types as types
+
+    if field not in schema.names:
+        raise SesameError(
+            f"{path}: has no column {field!r}; its columns are {', '.join(schema.names)}, choose one of them"
+        )
+    kind = schema.field(field).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if not (types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"):
+        raise SesameError(f"{path}: the column {field!r} holds {kind}, not text; choose another column")
+
+
+def _pieces(text: str, path: Path, line: int) -> Iterator[Document]:
+    """Clean the text of one record and cut it where it is too long."""
+    if "\n" in text or "\r" in text:
+        text = "\n".join(part.strip() for part in re.split(r"[\r\n]+", text) if not part.isspace())
+    text = text.strip()
+    start = 0
+    while start < len(text):
+        end = start + LONGEST_DOCUMENT
+        if end < len(text):
+            half = start + LONGEST_DOCUMENT // 2
+            end = max(text.rfind("\n", half, end), text.rfind(" ", half, end)) + 1 or end
+        if piece := text[start:end].strip():
+            yield Document(piece, str(path), line)
+        start = end

@@ -1,0 +1,84 @@
+"""Multi-head self-attention (Vaswani et al. 2017): heads softmax(QKᵀ/√d)V side by side, times W_O.
+
+Unusual here: Q, K and V come from one product, and the queries can be limited to the places whose answer is wanted (`only`):
+the last layer of a masked language model needs no others.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from sesame.nn.attention import core
+from sesame.nn.dropout import Dropout
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What attention must know of the batch's layout."""
+
+    mask: Tensor | None = None  # (B, 1, 1, L), True where one may look
+    offsets: Tensor | None = None  # packed layout
+    longest: int = 0
+    rotary: tuple[Tensor, Tensor] | None = None  # cosines and sines, broadcasting to (B, L, 1, d) or (T, 1, d)
+
+
+class SelfAttention(nn.Module):
+    """Shape: (B, L, D) or packed (T, D); with `only` (B, K) the answer is (B, K, D)."""
+
+    def __init__(self, width: int, heads: int, bias: bool, dropout: float, attention_dropout: float) -> None:
+        super().__init__()
+        self.heads, self.size, self.rate = heads, width // heads, attention_dropout
+        self.qkv = nn.Linear(width, 3 * width, bias=bias)
+        self.out = nn.Linear(width, width, bias=bias)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, rows: Rows, only: Tensor | None = None, maps: list[Tensor] | None = None) -> Tensor:
+        q, k, v = self._project(x, rows, only)
+        rate = self.rate if self.training else 0.0
+        if rows.offsets is not None:
+            found = core.varlen(q, k, v, rows.offsets, rows.longest)
+            return self._finish(found.flatten(-2))
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        if maps is not None:
+            found, seen = core.eager(q, k, v, rows.mask, rate)
+            maps.append(seen)
+        else:
+            found = core.sdpa(q, k, v, rows.mask, rate)
+        return self._finish(found.transpose(1, 2).flatten(-2))
+
+    def _finish(self, found: Tensor) -> Tensor:
+        return self.dropout(self.out(found))  # type: ignore[no-any-return]
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:-1], self.heads, self.size)
+
+    def _project(self, x: Tensor, rows: Rows, only: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (..., H, d)."""
+        if only is None:
+            q, k, v = (self._split(part) for part in self.qkv(x).chunk(3, dim=-1))
+        else:
+            width = x.shape[-1]
+            weight, bias = self.qkv.weight, self.qkv.bias
+            asked = take(x, only)
+            q = nn.functional.linear(asked, weight[:width], None if bias is None else bias[:width])
+            kv = nn.functional.linear(x, weight[width:], None if bias is None else bias[width:])
+            k, v = (self._split(part) for part in kv.chunk(2, dim=-1))
+            q = self._split(q)
+        if rows.rotary is not None:
+            q, k = _turn(q, rows.rotary, only), _turn(k, rows.rotary, None)
+        return q, k, v
+
+
+def _turn(x: Tensor, rotary: tuple[Tensor, Tensor], only: Tensor | None) -> Tensor:
+    from sesame.nn.positions import rotate
+
+    cos, sin = rotary
+    if only is not None:
+        cos, sin = cos[0, :, 0][only][:, :, None], sin[0, :, 0][only][:, :, None]
+    return rotate(x, cos, sin)
+
+
+def take(x: Tensor, at: Tensor) -> Tensor:
+    """Pick positions of each row. Shape: (B, L, D), (B, K) -> (B, K, D)."""
+    return torch.gather(x, 1, at[:, :, None].expand(-1, -1, x.shape[-1]))

@@ -1,0 +1,34 @@
+"""One Transformer block: attention, then feed-forward, each with a residual and a norm.
+
+Three orders live in the literature: post LN(x + f(x)) (Vaswani et al. 2017, BERT), pre x + f(LN(x)) (GPT-2; trains at
+higher rates), branch x + LN(f(x)).
+"""
+
+from torch import Tensor, nn
+
+from sesame.nn.attention.multihead import Rows, SelfAttention, take
+from sesame.nn.feedforward import FeedForward
+
+ORDERS = ("post", "pre", "branch")
+
+
+class Block(nn.Module):
+    """Shape: (B, L, D) -> (B, L, D); with `only` (B, K) -> (B, K, D)."""
+
+    def __init__(self, attention: SelfAttention, feedforward: FeedForward, width: int, order: str, eps: float) -> None:
+        super().__init__()
+        bias = attention.out.bias is not None
+        self.attention, self.feedforward, self.order = attention, feedforward, order
+        self.attention_norm = nn.LayerNorm(width, eps=eps, bias=bias)
+        self.feedforward_norm = nn.LayerNorm(width, eps=eps, bias=bias)
+
+    def forward(self, x: Tensor, rows: Rows, only: Tensor | None = None, maps: list[Tensor] | None = None) -> Tensor:
+        kept = x if only is None else take(x, only)
+        if self.order == "pre":
+            kept = kept + self.attention(self.attention_norm(x), rows, only, maps)
+            return kept + self.feedforward(self.feedforward_norm(kept))  # type: ignore[no-any-return]
+        if self.order == "branch":
+            kept = kept + self.attention_norm(self.attention(x, rows, only, maps))
+            return kept + self.feedforward_norm(self.feedforward(kept))  # type: ignore[no-any-return]
+        kept = self.attention_norm(kept + self.attention(x, rows, only, maps))
+        return self.feedforward_norm(kept + self.feedforward(kept))  # type: ignore[no-any-return]

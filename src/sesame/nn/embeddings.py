@@ -1,0 +1,62 @@
+"""Ids to vectors: token + position + segment, normed (BERT), optionally through a narrow table (ALBERT's factorisation)."""
+
+import torch
+from torch import Tensor, nn
+
+from sesame.nn.dropout import Dropout
+from sesame.nn.positions import sinusoids
+
+
+def padded_vocab(size: int) -> int:
+    """Tables are kept at a multiple of 64 rows: matrix kernels run up to 1.4 times faster. No id ever points there."""
+    return -(-size // 64) * 64
+
+
+class Embeddings(nn.Module):
+    """Shape: ids (B, L) or (T,) -> (B, L, D) or (T, D)."""
+
+    table: Tensor
+
+    def __init__(
+        self,
+        vocab: int,
+        width: int,
+        narrow: int,
+        positions: str,
+        max_length: int,
+        segments: int,
+        norm: bool,
+        eps: float,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(padded_vocab(vocab), narrow)
+        self.positions = nn.Embedding(max_length, narrow) if positions == "learned" else None
+        if positions == "sinusoidal":
+            self.register_buffer("table", sinusoids(max_length, narrow), persistent=False)
+        self.kind = positions
+        self.segments = nn.Embedding(segments, narrow) if segments else None
+        self.norm = nn.LayerNorm(narrow, eps=eps) if norm else None
+        self.project = nn.Linear(narrow, width) if narrow != width else None
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Tensor, at: Tensor, segments: Tensor | None) -> Tensor:
+        x: Tensor = self.tokens(ids)
+        if self.positions is not None:
+            x = x + self.positions(at)
+        elif self.kind == "sinusoidal":
+            x = x + self.table[at]
+        if self.segments is not None:
+            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
+        if self.norm is not None:
+            x = self.norm(x)
+        x = self.dropout(x)
+        return x if self.project is None else self.project(x)
+
+
+def positions_of(lengths: Tensor, offsets: Tensor | None, width: int) -> Tensor:
+    """0, 1, 2 ... in every row: (1, L) for padded rows, (T,) for packed ones."""
+    if offsets is None:
+        return torch.arange(width, device=lengths.device)[None, :]
+    starts = torch.repeat_interleave(offsets[:-1].long(), lengths, output_size=width)
+    return torch.arange(width, device=lengths.device) - starts

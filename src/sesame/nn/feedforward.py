@@ -1,0 +1,41 @@
+"""The feed-forward half of a block: FFN(x) = act(x W1 + b1) W2 + b2, or its gated form (GeGLU, Shazeer 2020)."""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sesame.nn.dropout import Dropout
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": _gelu_tanh,
+    "tanh": Tensor.tanh,
+}
+
+
+class FeedForward(nn.Module):
+    """Shape: (..., D) -> (..., D). "geglu" doubles the inner projection: gelu(left) * right."""
+
+    def __init__(self, width: int, inner: int, activation: str, bias: bool, dropout: float) -> None:
+        super().__init__()
+        self.gated = activation == "geglu"
+        self.activation = ACTIVATIONS["gelu" if self.gated else activation]
+        self.up = nn.Linear(width, 2 * inner if self.gated else inner, bias=bias)
+        self.down = nn.Linear(inner, width, bias=bias)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.up(x)
+        if self.gated:
+            left, right = x.chunk(2, dim=-1)
+            x = self.activation(left) * right
+        else:
+            x = self.activation(x)
+        return self.dropout(self.down(x))  # type: ignore[no-any-return]

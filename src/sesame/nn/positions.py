@@ -1,0 +1,36 @@
+"""Where a token stands: learned tables, sinusoids, rotations.
+
+Sinusoidal (Vaswani et al. 2017): p(t, 2i) = sin(t / 10000^(2i/D)), p(t, 2i+1) = cos(t / 10000^(2i/D)).
+Rotary (Su et al. 2021): each pair of coordinates (i, i + d/2) of a query or key is turned by the angle t / 10000^(2i/d),
+so that a score depends on the distance of two tokens alone.
+"""
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """Shape: (length, width)."""
+    at = torch.arange(length, dtype=torch.float64)[:, None]
+    angles = at / 10000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)[None, :]
+    table = torch.zeros(length, width, dtype=torch.float64)
+    table[:, 0::2] = angles.sin()
+    table[:, 1::2] = angles.cos()[:, : width // 2]
+    return table.to(torch.get_default_dtype())
+
+
+@cache
+def rotations(length: int, size: int, base: float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines for heads of `size`. Shape: (length, size) each."""
+    rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64, device=device) / size)
+    angles = torch.arange(length, dtype=torch.float64, device=device)[:, None] * rates[None, :]
+    both = torch.cat([angles, angles], dim=-1)
+    return both.cos().to(dtype), both.sin().to(dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn heads (..., size) by the angles of their positions; cos and sin broadcast to x."""
+    left, right = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-right, left], dim=-1) * sin

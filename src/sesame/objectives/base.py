@@ -1,0 +1,91 @@
+"""What every objective is: it corrupts a batch, then tells how wrong the backbone was.
+
+A loss leaves here as a sum and a count, never as a mean. Only the loop knows all micro-batches and ranks of a step, so only
+it divides: 4 batches of 8 then equal 1 batch of 32 whatever their lengths.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from sesame.backbones import Backbone, Encoded
+from sesame.data.batch import Batch
+
+
+@dataclass(frozen=True)
+class Term:
+    """One summand of the loss: weight * total / (count over the whole step)."""
+
+    name: str
+    total: Tensor  # sum of losses, a scalar with a gradient
+    count: Tensor  # over how many targets
+    weight: float = 1.0
+    hits: Tensor | None = None  # how many of them were right; computed in evaluation only
+
+
+@dataclass(frozen=True)
+class Vocab:
+    """What corruption must know of the tokenizer: ids by role, and how many there are."""
+
+    size: int
+    roles: Mapping[str, int]
+
+
+class Objective(nn.Module):
+    """One file, one method. It owns its heads; the backbone comes with every call."""
+
+    needs_words = False  # True: the batch must carry word numbers
+    weight: float = 1.0
+
+    def corrupt(self, batch: Batch, progress: float = 1.0) -> Batch:
+        """Make inputs and targets; pure given the batch's keys. `progress` runs from 0 to 1 over the training."""
+        return batch
+
+    def looks_at(self, batch: Batch) -> Tensor | None:
+        """The only places of the last layer that this objective reads, (B, K); None: all of them."""
+        return None
+
+    def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
+        raise NotImplementedError
+
+    def heads(self) -> dict[str, nn.Module]:
+        """The trained parts that a checkpoint keeps, by the names it knows them under."""
+        return {}
+
+    def forward(self, backbone: Backbone, batch: Batch) -> list[Term]:
+        return self.terms(backbone(batch, self.looks_at(batch)), backbone)
+
+
+class Together(Objective):
+    """Several objectives on one pass of the backbone; their weighted sum is the loss."""
+
+    def __init__(self, parts: Mapping[str, Objective]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleDict(parts)
+        self.needs_words = any(part.needs_words for part in parts.values())
+
+    def all(self) -> list[Objective]:
+        return [part for part in self.parts.values() if isinstance(part, Objective)]
+
+    def heads(self) -> dict[str, nn.Module]:
+        return {name: head for part in self.all() for name, head in part.heads().items()}
+
+    def corrupt(self, batch: Batch, progress: float = 1.0) -> Batch:
+        for part in self.all():
+            batch = part.corrupt(batch, progress)
+        return batch
+
+    def looks_at(self, batch: Batch) -> Tensor | None:
+        places = [part.looks_at(batch) for part in self.all()]
+        if any(place is None for place in places):
+            return None
+        return torch.cat([place for place in places if place is not None], dim=1)
+
+    def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
+        return [
+            replace(term, weight=term.weight * part.weight)
+            for part in self.all()
+            for term in part.terms(encoded, backbone)
+        ]

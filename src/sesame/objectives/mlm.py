@@ -1,0 +1,135 @@
+"""Masked language modelling.
+
+Paper: Devlin et al. 2018, "BERT" (https://arxiv.org/abs/1810.04805), section 3.1, task 1.
+Idea: hide 15 % of the tokens and restore them from both sides. Of the chosen tokens 80 % become [MASK], 10 % a random token
+and 10 % stay, so that the model cannot rely on seeing [MASK] only where something is asked.
+    loss = - sum over masked i of log p(x_i | corrupted x)
+Needs: a mask token; word numbers for whole-word masks.
+Targets: "mlm", labels (B, K) at positions (B, K).
+Relations: `span`, `rtd`, `plm` choose or replace differently; RoBERTa is this with fresh masks each epoch (the default here,
+`static = 10` gives BERT's ten fixed masks), ERNIE and whole-word masking choose groups of tokens.
+Unusual: the number of masks is exact for each row, as in the authors' code, so shapes are static; head and loss run on the
+masked places only; `end_rate` lets the rate glide linearly over the training (Wettig et al. 2023 found 40 % good early).
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sesame import chance
+from sesame.backbones import Backbone, Encoded
+from sesame.data.batch import IGNORE, Batch, Targets
+from sesame.errors import SesameError
+from sesame.nn.embeddings import padded_vocab
+from sesame.nn.feedforward import ACTIVATIONS
+from sesame.nn.init import bert_init
+from sesame.objectives.base import Objective, Term, Vocab
+
+
+@dataclass(frozen=True)
+class MaskedLMConfig:
+    weight: float = 1.0
+    rate: float = 0.15
+    end_rate: float = -1.0  # below 0: the rate stays
+    mask: float = 0.8
+    random: float = 0.1  # the rest keeps its token
+    whole_words: bool = False
+    static: int = 0  # how many fixed masks an example has; 0: a fresh one every time
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < 1 or self.end_rate >= 1:
+            raise SesameError(f"objectives.mlm.rate is {self.rate}; it must lie between 0 and 1")
+        if self.mask < 0 or self.random < 0 or self.mask + self.random > 1:
+            raise SesameError("objectives.mlm: mask and random are shares of the chosen tokens; their sum is at most 1")
+
+
+class MaskedLMHead(nn.Module):
+    """Restore tokens from hidden states: dense, activation, norm, then the (tied) token table plus a bias.
+
+    Shape: (N, D) -> (N, V padded); the padding columns hold -inf.
+    """
+
+    def __init__(self, width: int, narrow: int, vocab: int, activation: str, eps: float, tied: bool = True) -> None:
+        super().__init__()
+        self.vocab = vocab
+        self.dense = nn.Linear(width, narrow)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = nn.LayerNorm(narrow, eps=eps)
+        self.bias = nn.Parameter(torch.zeros(vocab))
+        self.table = None if tied else nn.Parameter(torch.zeros(padded_vocab(vocab), narrow))
+        self.apply(bert_init)
+
+    def forward(self, hidden: Tensor, table: Tensor) -> Tensor:
+        x = self.norm(self.activation(self.dense(hidden)))
+        used = table if self.table is None else self.table
+        return F.linear(x, used, F.pad(self.bias, (0, used.shape[0] - self.vocab), value=-torch.inf))
+
+
+class MaskedLM(Objective):
+    def __init__(self, config: MaskedLMConfig, head: MaskedLMHead, vocab: Vocab) -> None:
+        super().__init__()
+        self.config, self.head, self.vocab = config, head, vocab
+        self.weight, self.needs_words = config.weight, config.whole_words
+
+    def heads(self) -> dict[str, nn.Module]:
+        return {"mlm": self.head}
+
+    def corrupt(self, batch: Batch, progress: float = 1.0) -> Batch:
+        """Choose places, keep their tokens as labels, replace them in the input."""
+        keys = batch.keys
+        assert keys is not None, "corruption needs the chance of each example"
+        rate = self.config.rate
+        if self.config.end_rate >= 0:
+            rate += (self.config.end_rate - rate) * progress
+        at, chosen = self._choose(batch, keys, rate)
+        tokens = torch.gather(batch.ids, 1, at)
+        labels = torch.where(chosen, tokens, IGNORE)
+        luck = torch.gather(chance.uniform_tensor(keys, "mlm.replace", batch.ids.shape[1]), 1, at)
+        other = torch.gather(chance.uniform_tensor(keys, "mlm.random", batch.ids.shape[1]), 1, at)
+        drawn = (other * self.vocab.size).long()
+        new = torch.where(luck < self.config.mask, self.vocab.roles["mask"], tokens)
+        new = torch.where((luck >= self.config.mask) & (luck < self.config.mask + self.config.random), drawn, new)
+        # Unchosen places point at position 0, which is never maskable: its token is written back as it was.
+        ids = batch.ids.scatter(1, at, torch.where(chosen, new, tokens))
+        return Batch(**{**batch.__dict__, "ids": ids}).with_targets(mlm=Targets(labels, at))
+
+    def _choose(self, batch: Batch, keys: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+        """Positions (B, K), and whether each is really chosen (a short row has fewer)."""
+        width = batch.ids.shape[1]
+        most = max(1, round(rate * width))
+        wanted = torch.clamp(torch.round(batch.lengths.double() * rate).long(), min=1)[:, None]
+        luck = chance.uniform_tensor(keys, "mlm.pick", width)
+        if self.config.whole_words:
+            assert batch.words is not None, "whole-word masks need word numbers"
+            luck = torch.gather(luck, 1, batch.words)  # a word shares its draw
+        order = torch.where(self._maskable(batch), luck, 2.0).sort(dim=1, stable=True)
+        rank = torch.arange(most, device=keys.device)[None, :]
+        if self.config.whole_words:
+            ends = torch.searchsorted(order.values, order.values[:, :most].contiguous(), right=True)
+            chosen = ends <= wanted.clamp(max=most)  # a word enters whole or not at all
+        else:
+            chosen = rank < wanted
+        chosen = chosen & (order.values[:, :most] < 1.5)
+        return torch.where(chosen, order.indices[:, :most], 0), chosen
+
+    def _maskable(self, batch: Batch) -> Tensor:
+        roles = self.vocab.roles
+        real = torch.arange(batch.ids.shape[1], device=batch.ids.device)[None, :] < batch.lengths[:, None]
+        return real & (batch.ids != roles["cls"]) & (batch.ids != roles["sep"])
+
+    def looks_at(self, batch: Batch) -> Tensor | None:
+        return batch.targets["mlm"].at
+
+    def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
+        targets = encoded.batch.targets["mlm"]
+        assert targets.at is not None
+        hidden, labels = encoded.take(targets.at).flatten(0, 1), targets.labels.flatten()
+        if hidden.device.type == "cpu":  # no static shapes to keep: leave the unchosen places out
+            real = labels != IGNORE
+            hidden, labels = hidden[real], labels[real]
+        logits = self.head(hidden, backbone.token_table())
+        total = F.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, labels, reduction="sum")
+        hits = None if self.training else ((logits.argmax(-1) == labels) & (labels != IGNORE)).sum()
+        return [Term("mlm", total, targets.count(), hits=hits)]

@@ -1,0 +1,374 @@
+"""From raw text to a pre-trained model: what `sesame pretrain` does, room by room.
+
+    recipe -> tokenizer -> store -> packers -> model -> the loop, stage by stage -> final folder
+
+The run's folder decides everything on a restart: whatever is there and whole is taken, the rest is made.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from sesame import chance
+from sesame.backbones import Encoder, EncoderConfig
+from sesame.checkpoint.cards import card
+from sesame.checkpoint.folder import Parts, check_fit, load_parts
+from sesame.checkpoint.run import Run
+from sesame.config import build as build_config
+from sesame.data.batch import Batch
+from sesame.data.build import build_store
+from sesame.data.cache import cache_folder
+from sesame.data.loader import Loader
+from sesame.data.order import locate
+from sesame.data.pack import Packer, Part, Specials, hold_out
+from sesame.data.readers import corpus_files, corpus_size, read_documents
+from sesame.errors import SesameError
+from sesame.files import whole_folder
+from sesame.objectives import Term, Together, Vocab
+from sesame.objectives import build as build_objectives
+from sesame.progress import Bar, bar, say
+from sesame.recipe import Recipe, Stage, resolve
+from sesame.text import Tokenizer
+from sesame.text.train import train_tokenizer
+from sesame.train.events import Events
+from sesame.train.held_out import held_out
+from sesame.train.loop import Clock, Hooks, fit
+from sesame.train.optim import build_optimizer
+from sesame.train.precision import Machine, Precision, choose_machine
+from sesame.train.state import State
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asked for."""
+
+    recipe: str
+    text: Sequence[str]
+    out: Path
+    size: str | None = None
+    start: str | None = None
+    tokenizer: str | None = None
+    valid: Sequence[str] = ()
+    steps: int | None = None
+    budget: float | None = None  # seconds
+    seed: int = 0
+    settings: Sequence[str] = ()
+    device: str = "auto"
+    precision: Precision = "auto"
+    save_minutes: float = 5.0
+    save_steps: int = 0
+    compile: bool | None = None  # None: on a GPU
+    field: str = "text"
+
+
+class Model(nn.Module):
+    """A backbone and what it learns from."""
+
+    def __init__(self, backbone: Encoder, objective: Together) -> None:
+        super().__init__()
+        self.backbone, self.objective = backbone, objective
+
+    def forward(self, batch: Batch) -> list[Term]:
+        return self.objective(self.backbone, batch)  # type: ignore[no-any-return]
+
+    def parts(self, tokenizer: Tokenizer) -> Parts:
+        return Parts(self.backbone, self.objective.heads(), tokenizer)
+
+
+def pretrain(wishes: Wishes) -> Path:
+    """Run to the end, or go on where an earlier call stopped; gives the folder of the finished model."""
+    began = time.monotonic()
+    machine = choose_machine(wishes.device, wishes.precision)
+    recipe = resolve(
+        wishes.recipe,
+        size=wishes.size,
+        budget=wishes.budget is not None,
+        device=machine.device.type,
+        settings=wishes.settings,
+    )
+    if wishes.steps is not None:
+        recipe = replace(recipe, steps=wishes.steps)
+    files = corpus_files(wishes.text)
+    identity = _identity(recipe, wishes, files)
+    with Run.claim(wishes.out, identity) as run:
+        if (run.final / "config.json").is_file():
+            say(f"{run.final}: this run is finished already; nothing to do")
+            return run.final
+        job = _Job(wishes, recipe, machine, run, began)
+        job.prepare(files)
+        job.train()
+    return run.final
+
+
+def _identity(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, Any]:
+    run: dict[str, Any] = {"text": [str(file.resolve()) for file in files], "seed": wishes.seed, "field": wishes.field}
+    for key in ("start", "tokenizer", "budget"):
+        if getattr(wishes, key) is not None:
+            run[key] = getattr(wishes, key)
+    if wishes.valid:
+        run["valid"] = [str(Path(file).resolve()) for file in wishes.valid]
+    return {**recipe.to_dict(), "run": run}
+
+
+class _Job:
+    """One process's work on a run. `prepare` makes the parts, `train` runs the stages."""
+
+    tokenizer: Tokenizer
+    model: Model
+    train_part: Part
+    valid_part: Part
+
+    def __init__(self, wishes: Wishes, recipe: Recipe, machine: Machine, run: Run, began: float) -> None:
+        self.wishes, self.recipe, self.machine, self.run, self.began = wishes, recipe, machine, run, began
+        self.state = State()
+        self.last_save = time.monotonic()
+        self.next_look = 0.0
+        self.reserve = 3.0  # seconds kept for the last evaluation and save; measured as we go
+
+    # ---- parts -----------------------------------------------------------------------------------------------------
+
+    def prepare(self, files: list[Path]) -> None:
+        started = load_parts(self.wishes.start) if self.wishes.start else None
+        self.tokenizer = self._tokenizer(started, files)
+        cache = cache_folder()
+        store = build_store(files, self.tokenizer, cache, field=self.wishes.field)
+        if self.wishes.valid:
+            held = build_store(corpus_files(self.wishes.valid), self.tokenizer, cache, field=self.wishes.field)
+            self.train_part, self.valid_part = hold_out(store, 0, 0.0)[0], hold_out(held, 0, 0.0)[0]
+        else:
+            self.train_part, self.valid_part = hold_out(store, self.wishes.seed)
+        torch.manual_seed(chance.key(self.wishes.seed) >> 1)
+        self.model = self._model(started).to(self.machine.device)
+        self.optimizer = build_optimizer(self.model, self.recipe.optimizer)
+        self.call = self._compiled()
+        self._resume()
+        self._describe()
+
+    def _tokenizer(self, started: Parts | None, files: list[Path]) -> Tokenizer:
+        kept = self.run.folder / "tokenizer"
+        if self.wishes.tokenizer:
+            tokenizer = Tokenizer.load(self.wishes.tokenizer)
+            if started is not None:
+                check_fit(tokenizer, started.backbone.vocab, self.wishes.tokenizer)
+            return tokenizer
+        if started is not None:
+            if started.tokenizer is None:
+                raise SesameError(f"{self.wishes.start}: has no tokenizer; name one with --tokenizer")
+            return started.tokenizer
+        if (kept / "tokenizer.json").is_file():
+            return Tokenizer.load(kept)
+        tokenizer = make_tokenizer(files, self.recipe, self.wishes.field)
+        with whole_folder(kept) as folder:
+            tokenizer.save(folder)
+        return tokenizer
+
+    def _model(self, started: Parts | None) -> Model:
+        settings = {key: value for key, value in self.recipe.backbone.items() if key != "kind"}
+        if started is None:
+            config = build_config(EncoderConfig, {**settings, "vocab": len(self.tokenizer)}, "backbone")
+            backbone = Encoder(config)
+        else:
+            backbone = started.backbone
+            longest = max(stage.length for stage in self.recipe.stages.values())
+            if longest > backbone.config.max_length:
+                raise SesameError(f"{self.wishes.start}: takes {backbone.config.max_length} tokens; a stage has {longest}")
+        vocab = Vocab(len(self.tokenizer), self.tokenizer.ids())
+        objective = build_objectives(self.recipe.objectives, backbone, vocab)
+        if started is not None:
+            for name, head in objective.heads().items():
+                if name in started.heads:
+                    head.load_state_dict(started.heads[name].state_dict())
+        return Model(backbone, objective)
+
+    def _compiled(self) -> Callable[[Batch], list[Term]]:
+        wanted = self.wishes.compile
+        if wanted is None:
+            wanted = self.machine.device.type == "cuda"
+        return torch.compile(self.model, dynamic=False) if wanted else self.model
+
+    def _resume(self) -> None:
+        folder = self.run.latest()
+        if folder is None:
+            self.run.cut_all_metrics()
+            return
+        saved = load_parts(folder, tokenizer=False)
+        with torch.no_grad():
+            ours = self.model.parts(self.tokenizer).state()
+            for name, tensor in saved.state().items():
+                ours[name].copy_(tensor)
+        self.state = self.run.restore(folder, self.model, self.optimizer)
+        say(f"going on from step {self.state.step}")
+
+    def _describe(self) -> None:
+        """What will happen, said once."""
+        count = sum(p.numel() for p in self.model.backbone.parameters())
+        core = "eager" if self.machine.device.type == "cpu" and self.recipe.backbone.get("attention_dropout", 0.1) else "sdpa"
+        length = f"{self.wishes.budget / 60:g} minutes" if self.wishes.budget else f"{self.recipe.steps:,} steps"
+        say(
+            f"{self.recipe.name}: {count / 1e6:.1f} M parameters, {len(self.tokenizer):,} pieces, "
+            f"{self.train_part.tokens() / 1e6:.2f} M tokens to train on, {self.valid_part.tokens():,} held out; "
+            f"{length} on {self.machine.device.type} in {self.machine.precision}, attention: {core}"
+        )
+
+    # ---- stages ----------------------------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        stages = list(self.recipe.stages.values())
+        total = sum(stage.share for stage in stages)
+        overhead = time.monotonic() - self.began
+        events = Events(self.run.folder / "events", self.state.step)
+        with bar("pretrain", 1.0) as shown, events:
+            done = 0.0
+            for number, stage in enumerate(stages):
+                first, last = done, done + stage.share / total
+                done = last
+                if number < self.state.stage:
+                    continue
+                if number > self.state.stage:
+                    self.state.stage, self.state.stage_step = number, 0
+                clock = self._clock(overhead, first, 1.0 if number == len(stages) - 1 else last)
+                self._stage(stage, clock, shown, events)
+            figures = self._evaluate(stages[-1], events)
+        self._finish(figures)
+
+    def _clock(self, overhead: float, first: float, last: float) -> Clock:
+        budget = None
+        if self.wishes.budget is not None:
+            budget = max(self.wishes.budget - overhead - self.reserve, 1.0)
+        return Clock(self.recipe.steps, budget, time.monotonic(), self.state.elapsed, first, last)
+
+    def _stage(self, stage: Stage, clock: Clock, shown: Bar, events: Events) -> None:
+        packer = self._packer(self.train_part, stage)
+        static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
+        micro = stage.micro or self._micro(stage)
+        loader = Loader(packer, stage.batch, min(micro, stage.batch), self.wishes.seed, self.model.objective.corrupt, static)
+        offset = self.state.step - self.state.stage_step
+        seen = [clock.progress(self.state.step)]
+        shown.advance(min(seen[0], 1.0))
+
+        def window(state: State, figures: dict[str, Any]) -> None:
+            now = min(clock.progress(state.step), 1.0)
+            shown.note(_note(figures, state))
+            shown.advance(max(now - seen[0], 0.0))
+            seen[0] = max(now, seen[0])
+            line = {"step": state.step, "stage": state.stage, "seconds": round(state.elapsed, 2), "tokens": state.tokens}
+            self.run.log({**line, **figures})
+            events.add(state.step, figures)
+
+        def evaluate(state: State) -> None:
+            self._evaluate(stage, events)
+            self.next_look = clock.progress(state.step) + self.recipe.evaluation.every
+
+        def skipped(state: State, step: int, why: str) -> None:
+            sources = loader.sources(state.stage_step - (state.step - step))
+            say(f"step {step}: {why}; going back and leaving this batch out, its text is at {', '.join(sources[:3])} ...")
+            self.run.log({"step": state.step, "skipped": step, "why": why, "texts": sources})
+
+        hooks = Hooks(
+            window=window,
+            save=lambda state: self._save(state),
+            evaluate=evaluate,
+            skipped=skipped,
+            save_due=self._save_due,
+            evaluate_due=lambda state: clock.progress(state.step) >= self.next_look and not clock.done(state.step),
+        )
+        self.state = fit(
+            self.model,
+            self.call,
+            self.optimizer,
+            lambda step: loader.load(step, min(clock.progress(offset + step), 1.0)),
+            rate=self.recipe.optimizer.rate,
+            schedule=self.recipe.schedule,
+            clip=self.recipe.optimizer.clip,
+            clock=clock,
+            state=self.state,
+            machine=self.machine,
+            seed=self.wishes.seed,
+            hooks=hooks,
+            threads=1 if self.machine.device.type == "cpu" else 4,
+        )
+
+    def _packer(self, part: Part, stage: Stage) -> Packer:
+        specials = Specials(self.tokenizer.id("cls"), self.tokenizer.id("sep"), self.tokenizer.id("pad"))
+        return Packer(part, stage.packing, stage.length, specials, short=stage.short, words=self.model.objective.needs_words)
+
+    def _micro(self, stage: Stage) -> int:
+        """Sequences at a time: what stays in the cache of a CPU, what fits into the memory of a GPU."""
+        if self.machine.device.type == "cpu":
+            return max(1, 4096 // stage.length)
+        config = self.model.backbone.config
+        each = config.depth * config.width * 40 + config.vocab * 2  # bytes a token, in bf16 with the head on 15 %
+        free, _ = torch.cuda.mem_get_info(self.machine.device)
+        return max(1, int(free * 0.5 / each) // stage.length)
+
+    # ---- between the steps -----------------------------------------------------------------------------------------
+
+    def _evaluate(self, stage: Stage, events: Events) -> dict[str, float]:
+        began = time.monotonic()
+        batches = self._held_out_batches(stage)
+        if not batches:
+            return {}
+        figures = held_out(self.model, self.model, batches, self.machine)
+        self.state.held_out = figures
+        self.run.log({"step": self.state.step, "seconds": round(self.state.elapsed, 2), "held_out": figures})
+        events.add(self.state.step, figures, "held_out/")
+        self.reserve = max(self.reserve, 2.0 + 2.0 * (time.monotonic() - began))
+        return figures
+
+    def _held_out_batches(self, stage: Stage) -> list[Batch]:
+        """Always the same examples with the same masks."""
+        if self.valid_part.tokens() == 0 or (stage.packing == "pairs" and len(self.valid_part.documents) < 2):
+            return []
+        packer = self._packer(self.valid_part, stage)
+        tokens = self.recipe.evaluation.tokens or (16_384 if self.machine.device.type == "cpu" else 524_288)
+        count = min(len(packer), max(1, tokens // stage.length))
+        _, rows = locate(0, count, len(packer), 0)
+        size = 32 if self.machine.device.type == "cpu" else 256
+        parts = [rows[start : start + size] for start in range(0, count, size)]
+        keys = chance.key(0x4556414C)
+        return [self.model.objective.corrupt(packer.draw(part, chance.keys(keys, np.asarray(part)))) for part in parts]
+
+    def _save_due(self, state: State) -> bool:
+        if self.wishes.save_steps:
+            return state.step % self.wishes.save_steps == 0
+        return time.monotonic() - self.last_save >= self.wishes.save_minutes * 60
+
+    def _save(self, state: State) -> None:
+        began = time.monotonic()
+        self.run.save(self.model.parts(self.tokenizer), self.model, self.optimizer, state, self._card({}))
+        self.last_save = time.monotonic()
+        self.reserve = max(self.reserve, 2.0 + 2.0 * (self.last_save - began))
+
+    def _finish(self, figures: dict[str, float]) -> None:
+        self.run.save_final(self.model.parts(self.tokenizer), self._card(figures))
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        say(f"{self.run.final}: done after {self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens; held out: {shown}")
+
+    def _card(self, figures: dict[str, float]) -> str:
+        return card(self.recipe.name, self.recipe.paper, self.run.identity, self.state, figures)
+
+
+def make_tokenizer(files: list[Path], recipe: Recipe, field: str) -> Tokenizer:
+    """Train the recipe's tokenizer on the text."""
+    config = recipe.tokenizer
+    with bar("tokenizer", corpus_size(files), "B") as shown:
+        texts = (document.text for document in read_documents(files, field, shown.advance))
+        tokenizer = train_tokenizer(
+            texts, config.kind, config.size, lowercase=config.lowercase, strip_accents=config.strip_accents
+        )
+    if len(tokenizer) < config.size:
+        say(f"the text gives only {len(tokenizer):,} pieces of the {config.size:,} wanted")
+    return tokenizer
+
+
+def _note(figures: dict[str, Any], state: State) -> str:
+    rate = figures["tokens_per_second"]
+    speed = f"{rate / 1e6:.2f} M" if rate >= 1e6 else f"{rate / 1e3:.1f} k"
+    held = f" · held out {state.held_out['mlm']:.3f}" if "mlm" in state.held_out else ""
+    return f"step {state.step} · loss {figures['loss']:.3f}{held} · {speed} tokens/s · {figures['padding']:.0%} padding"

@@ -1,0 +1,147 @@
+"""A recipe: a tokenizer, a backbone, objectives and an ordered list of stages. It alone sees all rooms.
+
+A recipe is a TOML file, in `recipes/` or the user's own; `base = "bert"` takes another one and lists the differences.
+Laid over it, in this order: the size, what changes under a wall-clock budget on this device, and the user's `--set`.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from sesame.backbones import BACKBONES
+from sesame.config import build, merge, parse_setting, read_toml, unknown
+from sesame.errors import SesameError
+from sesame.objectives import CONFIGS
+from sesame.train.optim import OptimConfig
+from sesame.train.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    kind: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
+    size: int = 30_000
+    lowercase: bool = True
+    strip_accents: bool = False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the training with its own sequences: `share` of the run, `length` tokens, `batch` sequences a step."""
+
+    share: float
+    length: int
+    batch: int
+    packing: Literal["pairs", "sentences", "documents"] = "pairs"
+    short: float = 0.1
+    micro: int = 0  # sequences at a time; 0: as many as the device takes well
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.length < 8 or self.share < 0:
+            raise SesameError(f"a stage needs batch >= 1, length >= 8, share >= 0; found {self}")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    every: float = 0.05  # share of the run between two looks at the held-out text
+    tokens: int = 0  # how much held-out text a look takes; 0: what the device does in a moment
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str
+    stages: dict[str, Stage]
+    paper: str = ""
+    about: str = ""
+    steps: int = 100_000
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    backbone: dict[str, Any] = field(default_factory=dict)
+    objectives: dict[str, Any] = field(default_factory=dict)
+    optimizer: OptimConfig = OptimConfig()
+    schedule: Schedule = Schedule()
+    evaluation: Evaluation = Evaluation()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            key: {name: dataclasses.asdict(config) for name, config in value.items()} if key == "objectives" else value
+            for key, value in dataclasses.asdict(dataclasses.replace(self, objectives={})).items()
+            if key != "objectives"
+        } | {"objectives": {name: dataclasses.asdict(config) for name, config in self.objectives.items()}}
+
+
+def recipe_names() -> list[str]:
+    folder = resources.files("sesame") / "recipes"
+    return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """The raw table of a recipe by name or by path, with its base underneath."""
+    if name.endswith(".toml"):
+        path = Path(name)
+    elif name in recipe_names():
+        path = Path(str(resources.files("sesame") / "recipes" / f"{name}.toml"))
+    else:
+        raise SesameError(unknown(name, dict.fromkeys(recipe_names()), "recipes", "recipe") + "; or give a .toml file")
+    table = read_toml(path)
+    base = table.pop("base", None)
+    if base is None:
+        return table
+    if base == name:
+        raise SesameError(f"{path}: its base is itself")
+    return merge(read_recipe(str(base)), table)
+
+
+def resolve(
+    name: str,
+    *,
+    size: str | None = None,
+    budget: bool = False,
+    device: str = "cpu",
+    settings: Sequence[str] = (),
+) -> Recipe:
+    """Lay size, budget and settings over a recipe, and check every key."""
+    table = read_recipe(name)
+    sizes, budgets = table.pop("sizes", {}), table.pop("budget", {})
+    chosen = size or table.pop("size", None) or next(iter(sizes), None)
+    table.pop("size", None)
+    if sizes:
+        if chosen not in sizes:
+            raise SesameError(unknown(str(chosen), sizes, f"recipe {name}", "size"))
+        table = merge(table, sizes[chosen])
+    if budget:
+        table = merge(table, budgets.get(device, {}))
+        table = merge(table, sizes.get(chosen, {}).get("budget", {}) if sizes else {})
+    table.pop("budget", None)
+    for setting in settings:
+        table = merge(table, parse_setting(setting))
+    return check(table, f"recipe {name}")
+
+
+def check(table: Mapping[str, Any], place: str) -> Recipe:
+    """A table as a recipe; its open parts (backbone, objectives) are checked by their own dataclasses."""
+    recipe = build(Recipe, table, place)
+    backbone = dict(recipe.backbone)
+    kind = backbone.get("kind", "encoder")
+    if kind not in BACKBONES:
+        raise SesameError(unknown(str(kind), BACKBONES, f"{place}: backbone", "kind"))
+    _, config = BACKBONES[kind]
+    build(config, {"vocab": 1, **{key: value for key, value in backbone.items() if key != "kind"}}, f"{place}: backbone")
+    objectives = {}
+    for name, values in recipe.objectives.items():
+        if name not in CONFIGS:
+            raise SesameError(unknown(name, CONFIGS, f"{place}: objectives", "objective"))
+        if values is not False:  # `--set objectives.nsp=false` takes one out
+            objectives[name] = build(CONFIGS[name], values, f"{place}: objectives.{name}")
+    if not objectives:
+        raise SesameError(f"{place}: no objective; add one, such as [objectives.mlm]")
+    stages = {name: stage for name, stage in recipe.stages.items() if stage.share > 0}
+    if not stages:
+        raise SesameError(f"{place}: no stage with a share above 0")
+    if "nsp" in objectives and any(stage.packing != "pairs" for stage in stages.values()):
+        raise SesameError(f'{place}: the nsp objective needs packing = "pairs" in every stage')
+    longest = max(stage.length for stage in stages.values())
+    if backbone.get("positions", "learned") != "rotary" and longest > backbone.get("max_length", 512):
+        raise SesameError(f"{place}: a stage of length {longest} needs backbone.max_length of at least {longest}")
+    return dataclasses.replace(recipe, objectives=objectives, stages=stages)

@@ -1,0 +1,170 @@
+"""How the published families turn a bare vocabulary into a tokenizer.
+
+A vocab.txt, a merges.txt or a SentencePiece model says which pieces there are, not how text is prepared or which tokens stand
+around it. Each function here adds that for one kind of file.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from sesame.text.sentencepiece import CONTROL, UNKNOWN, Piece, SentencePieceModel, build_backend
+
+_BRACKETS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+_ANGLES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>", "mask": "<mask>"}
+
+# The token of each role. Some families give one token two roles.
+FAMILY_ROLES: dict[str, dict[str, str]] = {
+    "bert": _BRACKETS,
+    "roberta": {**_ANGLES, "cls": "<s>", "sep": "</s>"},
+    "xlm-roberta": {**_ANGLES, "cls": "<s>", "sep": "</s>"},
+    "gpt2": dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>"),
+    "albert": {**_BRACKETS, "pad": "<pad>", "unk": "<unk>", "bos": "[CLS]", "eos": "[SEP]"},
+    "deberta-v2": {**_BRACKETS, "bos": "[CLS]", "eos": "[SEP]"},
+    "xlnet": {**_ANGLES, "cls": "<cls>", "sep": "<sep>"},
+    "t5": {role: _ANGLES[role] for role in ("pad", "unk", "eos")},
+}
+
+# Names under which config.json or tokenizer_config.json speak of the same preparation.
+FAMILY_NAMES: dict[str, str] = {
+    **{name: name for name in FAMILY_ROLES},
+    **dict.fromkeys(("distilbert", "electra", "mobilebert", "convbert", "lxmert", "tinybert"), "bert"),
+    **dict.fromkeys(("bart", "longformer", "led"), "roberta"),
+    **dict.fromkeys(("mt5", "umt5", "longt5", "switch_transformers"), "t5"),
+    **dict.fromkeys(("xlmroberta", "xlm-roberta-xl"), "xlm-roberta"),
+    **dict.fromkeys(("debertav2", "deberta-v3"), "deberta-v2"),
+}
+
+
+def bert_template(backend: Tokenizer, cls: str = "[CLS]", sep: str = "[SEP]") -> processors.TemplateProcessing:
+    """[CLS] a [SEP], and for a pair [CLS] a [SEP] b [SEP] where b and its [SEP] are segment 1."""
+    return processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(token, backend.token_to_id(token)) for token in (cls, sep)],
+    )
+
+
+def wordpiece(vocab: dict[str, int], settings: Mapping[str, Any]) -> Tokenizer:
+    """BERT's pipeline for a vocab.txt."""
+    lowercase = settings.get("do_lower_case")
+    unk = str(settings.get("unk_token") or "[UNK]")
+    backend = Tokenizer(models.WordPiece(vocab, unk_token=unk))
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
+        strip_accents=settings.get("strip_accents"),
+        lowercase=_looks_uncased(vocab) if lowercase is None else bool(lowercase),
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    if "[CLS]" in vocab and "[SEP]" in vocab:
+        backend.post_processor = bert_template(backend)
+    return backend
+
+
+def _looks_uncased(vocab: Mapping[str, int]) -> bool:
+    """A vocabulary without a single upper-case letter was made from lower-cased text."""
+    return not any(token != token.lower() and not (token[0] in "[<" and token[-1] in "]>") for token in vocab)
+
+
+def guess_byte_level_family(vocab: Mapping[str, int]) -> str:
+    """The family by the special tokens: RoBERTa and BART, DeBERTa (BERT's tokens), else GPT-2, which has but one."""
+    if {"<s>", "</s>", "<pad>"} <= vocab.keys():
+        return "roberta"
+    return "deberta-v2" if {"[CLS]", "[SEP]"} <= vocab.keys() else "gpt2"
+
+
+def byte_level(
+    vocab: dict[str, int], merges: list[tuple[str, str]], family: str, settings: Mapping[str, Any]
+) -> Tokenizer:
+    """GPT-2's byte-level BPE; RoBERTa is the same with <s> a </s> and, for a pair, <s> a </s></s> b </s>."""
+    prefix = bool(settings.get("add_prefix_space", False))
+    backend = Tokenizer(models.BPE(vocab, merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    backend.decoder = decoders.ByteLevel()
+    if family == "roberta":
+        ends = [(token, vocab[token]) for token in ("</s>", "<s>")]
+        backend.post_processor = processors.RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=prefix)
+    else:
+        backend.post_processor = byte_level_template(backend if family == "deberta-v2" else None)
+    return backend
+
+
+def byte_level_template(bert: Tokenizer | None) -> processors.Sequence:
+    """Offsets without the leading space, and BERT's template if `bert` has its tokens."""
+    plain = processors.TemplateProcessing(single="$A:0", pair="$A:0 $B:0", special_tokens=[])
+    return processors.Sequence([processors.ByteLevel(trim_offsets=True), bert_template(bert) if bert else plain])
+
+
+def guess_spiece_family(pieces: list[Piece]) -> str | None:
+    """The family by the control tokens at the head of the file; None for a model of another make."""
+    head = [piece.text for piece in pieces[:20]]
+    if {"[CLS]", "[SEP]", "[MASK]", "<unk>"} <= set(head):
+        return "albert"
+    if head[:4] == ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]:
+        return "deberta-v2"
+    if {"<cls>", "<sep>", "<mask>"} <= set(head):
+        return "xlnet"
+    if head[:3] == ["<pad>", "</s>", "<unk>"]:
+        return "t5"
+    return None
+
+
+def sentencepiece(model: SentencePieceModel, family: str | None, settings: Mapping[str, Any]) -> Tokenizer:
+    """The pipeline of a family around a SentencePiece model; without a family the model alone and no template."""
+    pieces, unk_id = model.pieces, model.unk_id
+    before: list[normalizers.Normalizer] = []
+    if family in ("albert", "xlnet"):
+        pieces = [_without_number_comma(piece) for piece in pieces]
+        before = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+        if not settings.get("keep_accents", False):
+            before += [normalizers.NFKD(), normalizers.StripAccents()]
+    if settings.get("do_lower_case", family == "albert"):
+        before.append(normalizers.Lowercase())
+    if family == "t5":
+        extra = int(settings.get("extra_ids", 100))
+        pieces = [*pieces, *(Piece(f"<extra_id_{i}>", 0.0, CONTROL) for i in reversed(range(extra)))]
+    elif family == "xlm-roberta":
+        # The model's ids follow fairseq: four tokens of its own stand before the pieces, <mask> behind them.
+        head = [Piece(text, 0.0, CONTROL) for text in ("<s>", "<pad>", "</s>")]
+        pieces = [*head, Piece("<unk>", 0.0, UNKNOWN), *pieces[3:], Piece("<mask>", 0.0, CONTROL)]
+        unk_id = 3
+    backend = build_backend(model, pieces, unk_id, before)
+    if family == "deberta-v2":
+        if settings.get("split_by_punct"):
+            isolate = pre_tokenizers.Punctuation(behavior="isolated")
+            backend.pre_tokenizer = pre_tokenizers.Sequence([isolate, backend.pre_tokenizer])
+        backend.add_special_tokens([AddedToken("[MASK]", normalized=False, special=True)])
+    _add_template(backend, family)
+    return backend
+
+
+def _without_number_comma(piece: Piece) -> Piece:
+    """ALBERT and XLNet split "1,000," so that no piece holds a digit and then a comma."""
+    text = piece.text
+    glued = len(text) > 1 and text[-1] == "," and text[-2].isdigit()
+    return replace(piece, score=piece.score - 100) if glued else piece
+
+
+def _add_template(backend: Tokenizer, family: str | None) -> None:
+    if family in ("albert", "deberta-v2"):
+        backend.post_processor = bert_template(backend)
+    elif family == "xlnet":
+        backend.post_processor = _template(backend, "$A:0 <sep>:0 <cls>:2", "$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2")
+    elif family == "t5":
+        backend.post_processor = _template(backend, "$A:0 </s>:0", "$A:0 </s>:0 $B:0 </s>:0")
+    elif family == "xlm-roberta":
+        backend.post_processor = _template(backend, "<s>:0 $A:0 </s>:0", "<s>:0 $A:0 </s>:0 </s>:0 $B:0 </s>:0")
+    if family in ("albert", "xlnet", "xlm-roberta"):
+        # The mask takes the place of a word together with the space before it.
+        mask = FAMILY_ROLES[family]["mask"]
+        backend.add_special_tokens([AddedToken(mask, normalized=False, special=True, lstrip=True)])
+
+
+def _template(backend: Tokenizer, single: str, pair: str) -> processors.TemplateProcessing:
+    used = {part.split(":")[0] for part in pair.split() if not part.startswith("$")}
+    special = [(token, backend.token_to_id(token)) for token in sorted(used)]
+    return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)

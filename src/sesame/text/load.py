@@ -1,0 +1,264 @@
+"""Open a tokenizer in any of the forms in which published models carry one.
+
+A folder may hold several; tokenizer.json is the whole truth where it exists, the others are bare vocabularies whose
+preparation follows from the family (`families.py`) that the folder's config names or the vocabulary shows.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken
+
+from sesame.errors import SesameError
+from sesame.files import read_json
+from sesame.text import families
+from sesame.text.sentencepiece import read_sentencepiece
+from sesame.text.tokenizer import ROLES, Tokenizer
+
+_KNOWN = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
+
+# transformers writes 1e30 where it does not know the length.
+_ABSURD_LENGTH = 10**9
+
+# Families whose ids are not those of their .model file, by rules that are not told in it.
+_SHIFTED = (
+    "camembert",
+    "mbart",
+    "nllb",
+    "pegasus",
+    "barthez",
+    "xglm",
+    "m2m_100",
+    "marian",
+    "plbart",
+    "bigbird_pegasus",
+)
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What the files beside a vocabulary say."""
+
+    settings: dict[str, Any]  # tokenizer_config.json
+    named: dict[str, str | None]  # role -> token; None where a role is switched off
+    added: dict[int, AddedToken]
+    declared: str | None  # the name of the family, as the files give it
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Read the tokenizer in `path`, a folder or one of the known files."""
+    source = _find(path)
+    around = _read_around(source.parent)
+    family = families.FAMILY_NAMES.get(around.declared or "")
+    if source.suffix == ".model":
+        backend, family = _load_sentencepiece(source, family, around)
+    elif source.suffix == ".txt":
+        backend, family = families.wordpiece(_read_vocab_txt(source), around.settings), "bert"
+    elif source.name == "vocab.json":
+        backend, family = _load_byte_level(source, family, around.settings)
+    else:
+        backend = _load_json(source)
+    _add_tokens(backend, around, source)
+    roles = _roles(backend, family, around)
+    _mark_special(
+        backend, roles, family if source.suffix in (".txt", ".model") or source.name == "vocab.json" else None
+    )
+    return Tokenizer(backend, roles, _max_length(around.settings), inputs=_inputs(around), name=str(path))
+
+
+def _find(path: Path) -> Path:
+    if path.is_dir():
+        for name in _KNOWN:
+            if (path / name).is_file():
+                return path / name
+        others = sorted(path.glob("*.model"))
+        if len(others) == 1:
+            return others[0]
+        if len(others) > 1:
+            raise SesameError(f"{path}: holds several .model files; name the one to read")
+        raise SesameError(f"{path}: no tokenizer here; expected one of {', '.join(_KNOWN)}")
+    if not path.is_file():
+        raise SesameError(f"{path}: no such file or folder; check the path of the tokenizer")
+    if path.name == "merges.txt":
+        return path.with_name("vocab.json")
+    if path.suffix not in (".json", ".txt", ".model"):
+        raise SesameError(f"{path}: not a tokenizer file; expected one of {', '.join(_KNOWN)}")
+    return path
+
+
+def _read_around(folder: Path) -> _Around:
+    settings = _read_dict(folder / "tokenizer_config.json")
+    named: dict[str, str | None] = {}
+    for source in (_read_dict(folder / "special_tokens_map.json"), settings):
+        for role in ROLES:
+            if f"{role}_token" in source:
+                named[role] = _content(source[f"{role}_token"])
+    try:
+        added = {int(id): _added_token(token) for id, token in settings.get("added_tokens_decoder", {}).items()}
+        for text, id in _read_dict(folder / "added_tokens.json").items():
+            added.setdefault(int(id), AddedToken(text, normalized=text not in named.values()))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise SesameError(f"{folder}: the list of added tokens is malformed ({error}); copy the files again") from error
+    name = str(settings.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
+    if name not in families.FAMILY_NAMES and name not in _SHIFTED:
+        name = str(_read_dict(folder / "config.json").get("model_type") or "").lower() or name
+    return _Around(settings, named, added, name or None)
+
+
+def _read_dict(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise SesameError(f"{path}: expected an object with names and values; copy the file again")
+    return value
+
+
+def _content(token: Any) -> str | None:
+    """A special token stands in the files as a string or as an object with its `content`."""
+    if isinstance(token, Mapping):
+        token = token.get("content")
+    return str(token) if token else None
+
+
+def _added_token(token: Mapping[str, Any]) -> AddedToken:
+    flags = {name: bool(token.get(name, False)) for name in ("lstrip", "rstrip", "single_word", "special")}
+    return AddedToken(token["content"], normalized=bool(token.get("normalized", not flags["special"])), **flags)
+
+
+def _load_json(path: Path) -> tokenizers.Tokenizer:
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise SesameError(f"{path}: not a tokenizer.json (it has no model); name the file of a tokenizer")
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(content))
+    except Exception as error:  # the library raises nothing narrower
+        raise SesameError(f"{path}: the tokenizers library cannot read it ({error}); copy the file again") from error
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        with path.open(encoding="utf-8") as lines:
+            return [line.rstrip("\n") for line in lines]
+    except FileNotFoundError:
+        raise SesameError(f"{path}: no such file; a byte-level BPE needs vocab.json and merges.txt") from None
+    except UnicodeDecodeError as error:
+        raise SesameError(f"{path}: not a text file in UTF-8 ({error.reason}); copy the file again") from error
+
+
+def _read_vocab_txt(path: Path) -> dict[str, int]:
+    lines = _read_lines(path)
+    while lines and not lines[-1]:
+        lines.pop()
+    vocab = {token: id for id, token in enumerate(lines)}
+    if "[UNK]" not in vocab:
+        raise SesameError(
+            f"{path}: not a WordPiece vocabulary (no [UNK] in {len(lines)} lines); expected a token a line"
+        )
+    return vocab
+
+
+def _load_byte_level(
+    path: Path, family: str | None, settings: Mapping[str, Any]
+) -> tuple[tokenizers.Tokenizer, str | None]:
+    vocab = read_json(path)
+    if not isinstance(vocab, dict) or not all(isinstance(id, int) for id in vocab.values()):
+        raise SesameError(f"{path}: expected an object of tokens and ids; copy the file again")
+    merges = path.with_name("merges.txt")
+    pairs: list[tuple[str, str]] = []
+    for number, line in enumerate(_read_lines(merges), 1):
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        parts = line.split(" ")
+        if len(parts) != 2 or any(part not in vocab for part in (*parts, "".join(parts))):
+            raise SesameError(f"{merges}: line {number} is no merge of two tokens of vocab.json; copy both files again")
+        pairs.append((parts[0], parts[1]))
+    if any(token.endswith("</w>") for token in vocab):
+        raise SesameError(f"{path}: a BPE with </w>, not a byte-level one; save it as tokenizer.json and load that")
+    if family != "gpt2":
+        family = families.guess_byte_level_family(vocab)
+    return families.byte_level(vocab, pairs, family, settings), family
+
+
+def _load_sentencepiece(path: Path, family: str | None, around: _Around) -> tuple[tokenizers.Tokenizer, str | None]:
+    if around.declared in _SHIFTED:
+        raise SesameError(f"{path}: {around.declared} renumbers its pieces; save it as tokenizer.json and load that")
+    model = read_sentencepiece(path)
+    if family not in ("albert", "deberta-v2", "xlnet", "t5", "xlm-roberta"):
+        family = families.guess_spiece_family(model.pieces)
+        if path.name == "sentencepiece.bpe.model":
+            family = "xlm-roberta"
+    try:
+        return families.sentencepiece(model, family, around.settings), family
+    except Exception as error:  # the library raises nothing narrower
+        raise SesameError(f"{path}: not usable as a tokenizer of the family {family} ({error})") from error
+
+
+def _add_tokens(backend: tokenizers.Tokenizer, around: _Around, source: Path) -> None:
+    """Add what the companions of a vocabulary list, each under the id that they give."""
+    present = {token.content for token in backend.get_added_tokens_decoder().values()}
+    for id, token in sorted(around.added.items()):
+        if token.content in present and source.name == "tokenizer.json":
+            continue
+        backend.add_tokens([token])
+        if backend.token_to_id(token.content) != id:
+            got = backend.token_to_id(token.content)
+            raise SesameError(
+                f"{source.parent}: the added token {token.content!r} should have id {id} but gets {got}; "
+                f"{source.name} and the list of added tokens do not belong together"
+            )
+
+
+def _roles(backend: tokenizers.Tokenizer, family: str | None, around: _Around) -> dict[str, str]:
+    """Named in the files, else the family's, else known by their looks; only tokens that exist."""
+    vocab = backend.get_vocab(with_added_tokens=True)
+    generic = around.settings.get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend")
+    if generic and any(around.named.values()):
+        usual: Mapping[str, str] = {}
+    elif family is not None:
+        usual = families.FAMILY_ROLES[family]
+    else:
+        usual = _guess_roles(vocab)
+    roles = {role: token for role, token in usual.items() if token in vocab}
+    for role, name in around.named.items():
+        if name is None:
+            roles.pop(role, None)
+        else:
+            roles[role] = name
+    return roles
+
+
+def _guess_roles(vocab: Mapping[str, int]) -> dict[str, str]:
+    """The family whose tokens are most fully in the vocabulary gives the roles."""
+    best: dict[str, str] = {}
+    for roles in families.FAMILY_ROLES.values():
+        found = {role: token for role, token in roles.items() if token in vocab}
+        if len(found) > len(best):
+            best = found
+    return best
+
+
+def _mark_special(backend: tokenizers.Tokenizer, roles: Mapping[str, str], family: str | None) -> None:
+    """Tokens with a role are special: found whole in text, left out by `decode`. A missing one is appended."""
+    known = {token.content for token in backend.get_added_tokens_decoder().values()}
+    for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"):  # the order in which transformers appends
+        if role in roles and roles[role] not in known:
+            lstrip = role == "mask" and family == "roberta"
+            backend.add_special_tokens([AddedToken(roles[role], normalized=False, special=True, lstrip=lstrip)])
+            known.add(roles[role])
+
+
+def _max_length(settings: Mapping[str, Any]) -> int | None:
+    length = settings.get("model_max_length")
+    return int(length) if isinstance(length, int | float) and 0 < length < _ABSURD_LENGTH else None
+
+
+def _inputs(around: _Around) -> list[str] | None:
+    names = around.settings.get("model_input_names")
+    if isinstance(names, list):
+        return [str(name) for name in names]
+    return ["input_ids", "attention_mask"] if around.declared == "distilbert" else None

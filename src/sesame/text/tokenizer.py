@@ -1,0 +1,194 @@
+"""Words to ids and back.
+
+A `Tokenizer` is a `tokenizers.Tokenizer` (the backend does all of the splitting) plus what the backend does not know: which
+token plays which role, how long the model's inputs may be, and how a folder is written that others can open.
+
+What is unusual here: a stranger's text may contain "[SEP]" or "</s>" as plain characters. With `literal=True` they stay plain
+characters and never become control tokens; corpora must be encoded so.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from sesame.errors import SesameError
+from sesame.files import write_json, write_whole
+
+ROLES = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
+
+# A Unicode noncharacter: never part of text that is exchanged, so a name that starts with it cannot occur in one.
+_OUT_OF_REACH = "\ufdd0"
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The pieces of one text or of a pair; all lists have one entry for each piece."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]  # characters of the original text; specials have (0, 0)
+    words: list[int | None]  # the pre-token that a piece belongs to, counted anew in each text; None for specials
+    segments: list[int]  # type ids, as the template of the tokenizer sets them
+
+
+class Tokenizer:
+    """Text to ids and back, with named roles.
+
+    `roles` maps those of `ROLES` that exist to their token, e.g. {"pad": "[PAD]"}. `max_length` is the longest input of
+    the model that the tokenizer belongs to, or None. `inputs` are the model's input names where a folder states them.
+    """
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        roles: dict[str, str],
+        max_length: int | None = None,
+        *,
+        inputs: Sequence[str] | None = None,
+        name: str = "this tokenizer",
+    ) -> None:
+        backend.no_truncation()
+        backend.no_padding()
+        self.backend = backend
+        self.roles = {role: roles[role] for role in ROLES if role in roles}
+        self.max_length = max_length
+        self.name = name
+        self._inputs = list(inputs) if inputs is not None else None
+        for role, token in self.roles.items():
+            if backend.token_to_id(token) is None:
+                raise SesameError(f"{name}: the {role} token {token!r} is not in the vocabulary; name one that is")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizer":
+        """Read a folder or a file: tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece model."""
+        from sesame.text.load import load_tokenizer
+
+        return load_tokenizer(Path(path))
+
+    def __len__(self) -> int:
+        """The highest id plus one: the rows that an embedding table needs."""
+        return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    def has(self, role: str) -> bool:
+        return role in self.roles
+
+    def id(self, role: str) -> int:
+        if role not in self.roles:
+            known = ", ".join(self.roles) or "none"
+            raise SesameError(f"{self.name} has no {role} token (it has: {known}); choose a tokenizer that has one")
+        return int(self.backend.token_to_id(self.roles[role]))
+
+    def ids(self) -> dict[str, int]:
+        return {role: self.id(role) for role in self.roles}
+
+    def token(self, id: int) -> str:
+        token = self.backend.id_to_token(id) if id >= 0 else None
+        if token is None:
+            raise SesameError(f"{self.name} has no token with id {id}; ids run from 0 to {len(self) - 1}")
+        return str(token)
+
+    def tokens(self) -> list[str]:
+        """All tokens by id; an id that no token has gives an empty string."""
+        found = [""] * len(self)
+        for token, id in self.backend.get_vocab(with_added_tokens=True).items():
+            found[id] = token
+        return found
+
+    def encode(self, text: str, special: bool = False, *, literal: bool = False) -> Encoding:
+        """One text to pieces; `special` adds the template's tokens, `literal` reads "[SEP]" as plain characters."""
+        return self.encode_batch([text], special, literal=literal)[0]
+
+    def encode_pair(self, a: str, b: str, *, literal: bool = False) -> Encoding:
+        """Two texts in one input, joined by the template."""
+        return self._encode_all([(a, b)], special=True, literal=literal)[0]
+
+    def encode_batch(self, texts: list[str], special: bool = False, *, literal: bool = False) -> list[Encoding]:
+        """Many texts at once, on all cores."""
+        return self._encode_all(texts, special, literal)
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        return str(self.backend.decode(list(ids), skip_special_tokens=skip_special))
+
+    def fingerprint(self) -> str:
+        """Equal fingerprints mean equal ids for every text."""
+        decides = self.backend.to_str() + json.dumps(self.roles, sort_keys=True)
+        return hashlib.sha256(decides.encode("utf-8")).hexdigest()
+
+    def input_names(self) -> list[str]:
+        """The inputs of a model for this tokenizer, in the ecosystem's names."""
+        if self._inputs is not None:
+            return list(self._inputs)
+        types = {*self.encode_pair("a", "b").segments, *self.encode("a", special=True).segments}
+        return ["input_ids", *(["token_type_ids"] if len(types) > 1 else []), "attention_mask"]
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json and its two companions, so that `transformers.AutoTokenizer` gives equal ids."""
+        added = {
+            str(id): {
+                "content": token.content,
+                "lstrip": token.lstrip,
+                "normalized": token.normalized,
+                "rstrip": token.rstrip,
+                "single_word": token.single_word,
+                "special": token.special,
+            }
+            for id, token in sorted(self.backend.get_added_tokens_decoder().items())
+        }
+        named = {f"{role}_token": token for role, token in self.roles.items()}
+        config: dict[str, Any] = {
+            # Any family's own class would make transformers rebuild the pipeline by that family's rules.
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_input_names": self.input_names(),
+            "clean_up_tokenization_spaces": False,
+            "added_tokens_decoder": added,
+            **named,
+        }
+        if self.max_length is not None:
+            config["model_max_length"] = self.max_length
+        write_whole(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        write_json(folder / "tokenizer_config.json", config)
+        write_json(folder / "special_tokens_map.json", named)
+
+    def _encode_all(self, inputs: Sequence[Any], special: bool, literal: bool) -> list[Encoding]:
+        backend = self._literal_backend if literal else self.backend
+        try:
+            found = backend.encode_batch(list(inputs), add_special_tokens=special)
+        except (TypeError, UnicodeEncodeError):
+            # Half of a surrogate pair (broken JSON has them) is not a character; one stands in for one, offsets hold.
+            found = backend.encode_batch([_whole_characters(text) for text in inputs], add_special_tokens=special)
+        return [Encoding(e.ids, e.offsets, e.word_ids, e.type_ids) for e in found]
+
+    @cached_property
+    def _literal_backend(self) -> tokenizers.Tokenizer:
+        """The same tokenizer with its special tokens renamed to what no text contains; all ids stay.
+
+        The library's own switch, `encode_special_tokens`, is not enough: it skips the first search for special tokens, but a
+        Unigram model then finds "</s>" among its pieces all the same.
+        """
+        state = json.loads(self.backend.to_str())
+        hidden = {t["content"] for t in state["added_tokens"] if t["special"] and len(t["content"]) > 1}
+        for token in state["added_tokens"]:
+            token["content"] = _hide(token["content"], hidden)
+        model = state["model"]
+        if isinstance(model["vocab"], dict):
+            model["vocab"] = {_hide(token, hidden): id for token, id in model["vocab"].items()}
+        else:
+            model["vocab"] = [[_hide(token, hidden), score] for token, score in model["vocab"]]
+        if model.get("unk_token") is not None:
+            model["unk_token"] = _hide(model["unk_token"], hidden)
+        return tokenizers.Tokenizer.from_str(json.dumps(state))
+
+
+def _hide(token: str, hidden: set[str]) -> str:
+    return _OUT_OF_REACH + token if token in hidden else token
+
+
+def _whole_characters(text: Any) -> Any:
+    if isinstance(text, tuple):
+        return tuple(_whole_characters(part) for part in text)
+    return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)

@@ -1,0 +1,182 @@
+"""A tokenizer from your own text.
+
+Letters keep their marks: text is brought to composed form (NFC) first, so й stays й and ё stays ё whether the file has them
+in one character or in two; BERT's habit of stripping accents is there only on request. Byte-level BPE leaves text as it is:
+it can give back every byte, and composing would break that promise.
+
+What is unusual here: the result depends on the text alone. The library's WordPiece trainer numbers the "##" letters in the
+order of a hash table, so it is told all letters beforehand; for Unigram see `unigram.py`.
+
+Memory is bounded by `SAMPLE` bytes of text whatever the amount: `sample_texts` keeps every k-th text and doubles k when full.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal
+
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Backend
+
+from sesame.errors import SesameError
+from sesame.text.families import bert_template, byte_level_template
+from sesame.text.sentencepiece import OUT_OF_REACH, SPACE, decoder
+from sesame.text.tokenizer import Tokenizer
+from sesame.text.unigram import frequent_letters, train_unigram
+
+Kind = Literal["wordpiece", "bpe", "unigram"]
+
+SPECIALS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+# Bytes of text that a vocabulary is made from; Unigram reads them many times over.
+SAMPLE = {"wordpiece": 64_000_000, "bpe": 64_000_000, "unigram": 16_000_000}
+
+# Fewer tokens than this are all letters and no words.
+SMALLEST = {"wordpiece": 64, "bpe": len(SPECIALS) + 256, "unigram": len(SPECIALS) + 256 + 64}
+
+
+def sample_texts(texts: Iterable[str], *, cap: int = SAMPLE["wordpiece"]) -> list[str]:
+    """An even sample of at most `cap` bytes (and one text), in one pass and without knowing the amount beforehand."""
+    kept: list[tuple[str, int]] = []
+    held, every = 0, 1
+    for number, text in enumerate(texts):
+        if number % every:
+            continue
+        size = len(text.encode("utf-8", "replace"))
+        kept.append((text, size))
+        held += size
+        while held > cap and len(kept) > 1:
+            kept = kept[::2]
+            held, every = sum(size for _, size in kept), every * 2
+    return [text for text, _ in kept]
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    kind: Kind,
+    size: int,
+    *,
+    lowercase: bool = False,
+    strip_accents: bool = False,
+    template: Literal["bert", "none"] = "bert",
+    min_count: int = 2,
+) -> Tokenizer:
+    """Train a tokenizer with `size` tokens, fewer if the text does not have as many.
+
+    [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 to 4. `min_count` is how often a pair must occur to become a token.
+    """
+    if kind not in SAMPLE:
+        raise SesameError(f"unknown kind of tokenizer {kind!r}; choose one of {', '.join(SAMPLE)}")
+    if size < SMALLEST[kind]:
+        raise SesameError(
+            f"a {kind} tokenizer of {size} tokens has no room for words; ask for {SMALLEST[kind]} or more"
+        )
+    sample = [text.encode("utf-8", "replace").decode("utf-8") for text in sample_texts(texts, cap=SAMPLE[kind])]
+    if not any(text.strip() for text in sample):
+        raise SesameError("there is no text to train a tokenizer on; give files that are not empty")
+    train = {"wordpiece": _wordpiece, "bpe": _bpe, "unigram": _unigram}[kind]
+    backend = train(sample, size, lowercase, strip_accents, min_count)
+    backend.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIALS.values()])
+    bert = template == "bert"
+    if kind == "bpe":
+        backend.post_processor = byte_level_template(backend if bert else None)
+    elif bert:
+        backend.post_processor = bert_template(backend)
+    return Tokenizer(backend, SPECIALS)
+
+
+def _wordpiece(sample: list[str], size: int, lowercase: bool, strip_accents: bool, min_count: int) -> Backend:
+    """BERT's pipeline on composed text; Chinese characters are words of their own."""
+    normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.BertNormalizer(strip_accents=strip_accents, lowercase=lowercase)]
+    )
+    first, inner = _letter_forms(sample, normalizer)
+    counts = _count_letters(sample, normalizer)
+    alphabet: list[str] = []
+    room = size // 2
+    for letter in frequent_letters(counts, room):
+        room -= (letter in first) + (letter in inner)
+        if room < 0:
+            break
+        alphabet.append(letter)
+    alphabet.sort()
+    known = [*SPECIALS.values(), *alphabet, *("##" + letter for letter in alphabet if letter in inner)]
+    scratch = Backend(models.WordPiece(unk_token=SPECIALS["unk"]))
+    scratch.normalizer, scratch.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=min_count,
+        show_progress=False,
+        special_tokens=known,  # numbered first, in this order
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+    )
+    scratch.train_from_iterator(sample, trainer)
+    backend = Backend(models.WordPiece(scratch.get_vocab(), unk_token=SPECIALS["unk"]))
+    backend.normalizer, backend.pre_tokenizer = normalizer, scratch.pre_tokenizer
+    backend.decoder = decoders.WordPiece(prefix="##")
+    return backend
+
+
+def _letter_forms(sample: list[str], normalizer: normalizers.Normalizer) -> tuple[set[str], set[str]]:
+    """The letters that begin a word, and those that stand inside one ("##x" in the vocabulary)."""
+    scratch = Backend(models.WordPiece(unk_token=SPECIALS["unk"]))
+    scratch.normalizer, scratch.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    scratch.train_from_iterator(sample, trainers.WordPieceTrainer(vocab_size=0, show_progress=False))
+    vocab = set(scratch.get_vocab())
+    return {token for token in vocab if len(token) == 1}, {token[2:] for token in vocab if len(token) == 3}
+
+
+def _count_letters(sample: list[str], normalizer: normalizers.Normalizer) -> Counter[str]:
+    raw: Counter[str] = Counter()
+    for text in sample:
+        raw.update(unicodedata.normalize("NFC", text))
+    counts: Counter[str] = Counter()
+    for letter, count in raw.items():
+        for part in normalizer.normalize_str(letter):
+            if not part.isspace():
+                counts[part] += count
+    return counts
+
+
+def _bpe(sample: list[str], size: int, lowercase: bool, strip_accents: bool, min_count: int) -> Backend:
+    """Byte-level: all 256 bytes are tokens, so nothing is unknown and every text comes back as it was."""
+    backend = Backend(models.BPE())
+    steps: list[normalizers.Normalizer] = []
+    if strip_accents:
+        steps += [normalizers.NFD(), normalizers.StripAccents()]
+    if lowercase:
+        steps.append(normalizers.Lowercase())
+    if steps:
+        backend.normalizer = normalizers.Sequence(steps)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=min_count,
+        show_progress=False,
+        special_tokens=list(SPECIALS.values()),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    backend.train_from_iterator(sample, trainer)
+    return backend
+
+
+def _unigram(sample: list[str], size: int, lowercase: bool, strip_accents: bool, min_count: int) -> Backend:
+    """Pieces with probabilities; a letter outside of the alphabet is spelled in bytes, so nothing is unknown."""
+    steps: list[normalizers.Normalizer] = [normalizers.NFC()]
+    if strip_accents:
+        steps += [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()]
+    if lowercase:
+        steps.append(normalizers.Lowercase())
+    normalizer = normalizers.Sequence(steps)
+    spaces = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(SPACE, "always", split=True)]
+    )
+    pieces = train_unigram(sample, normalizer, spaces, size - len(SPECIALS) - len(BYTES), min_count)
+    head = [(token, OUT_OF_REACH) for token in (*SPECIALS.values(), *BYTES)]
+    backend = Backend(models.Unigram([*head, *pieces], 1, byte_fallback=True))
+    backend.normalizer, backend.pre_tokenizer = normalizer, spaces
+    backend.decoder = decoder("always", byte_fallback=True)
+    return backend

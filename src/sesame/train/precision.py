@@ -1,0 +1,47 @@
+"""Where and in what numbers a model computes."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from sesame.errors import SesameError
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A device and the numbers used on it. Weights and optimiser always stay in fp32; bf16 is for the computation."""
+
+    device: torch.device
+    precision: Literal["fp32", "bf16"]
+
+    def autocast(self) -> AbstractContextManager[None]:
+        if self.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+
+def choose_machine(device: str = "auto", precision: Precision = "auto") -> Machine:
+    """`auto` takes the GPU if there is one, and bf16 where the hardware computes in it."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        raise SesameError(f"device {device!r} cannot be used here; take cpu, or auto to choose") from error
+    if precision == "auto":
+        precision = "bf16" if _fast_bf16(chosen) else "fp32"
+    if chosen.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    return Machine(chosen, precision)
+
+
+def _fast_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    amx = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return device.type == "cpu" and amx is not None and bool(amx())

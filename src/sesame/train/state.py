@@ -1,0 +1,54 @@
+"""Where a run stands: all that must be remembered, besides weights and optimiser, to go on exactly as before."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+
+@dataclass
+class State:
+    step: int = 0  # optimiser steps done, over all stages
+    stage: int = 0
+    stage_step: int = 0  # steps done in this stage: with the batch size this is the position in the data
+    elapsed: float = 0.0  # seconds, over all restarts
+    tokens: int = 0
+    skipped: list[int] = field(default_factory=list)  # steps whose batch was left out by the guard
+    history: list[float] = field(default_factory=list)  # last losses, for the guard
+    held_out: dict[str, float] = field(default_factory=dict)  # last evaluation
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "State":
+        return cls(**value)
+
+
+class Snapshot:
+    """A copy of weights and optimiser in memory, to fall back to within a few steps."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.take(state)
+
+    @torch.no_grad()
+    def take(self, state: State) -> None:
+        self.state = State.from_json(state.to_json() | {"skipped": [*state.skipped], "history": [*state.history]})
+        self.weights = [p.detach().clone() for p in self.model.parameters()]
+        self.memory = {
+            p: {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in memory.items()}
+            for p, memory in self.optimizer.state.items()
+        }
+
+    @torch.no_grad()
+    def restore(self) -> State:
+        for parameter, kept in zip(self.model.parameters(), self.weights, strict=True):
+            parameter.copy_(kept)
+        self.optimizer.state.clear()
+        for owner, memory in self.memory.items():
+            self.optimizer.state[owner] = {
+                name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in memory.items()
+            }
+        return State.from_json(self.state.to_json())
