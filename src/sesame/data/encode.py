@@ -103,7 +103,7 @@ class DocumentEncoder:
     def _learn(self, words: set[str]) -> None:
         if len(self.known) > MOST_WORDS:
             self.known.clear()
-        new = [word for word in words - self.known.keys() if _plain(word)]
+        new = [word for word in words.difference(self.known) if _plain(word)]
         if not self.glue:  # without a space before it, a word can only be the first of a text
             first = [word for word in new if word[0] != " "]
             self.known.update(zip(first, self._ask(first), strict=True))
@@ -169,7 +169,9 @@ _AROUND_IDEOGRAPHS = re.compile(f"[{_IDEOGRAPHS}]|[^ {_IDEOGRAPHS}]+")
 
 
 def _at_ideographs(sentence: str) -> list[str]:
-    return _AROUND_IDEOGRAPHS.findall(sentence) if _IDEOGRAPH.search(sentence) else sentence.split(" ")
+    if sentence.isascii() or not _IDEOGRAPH.search(sentence):
+        return sentence.split(" ")
+    return _AROUND_IDEOGRAPHS.findall(sentence)
 
 
 _CHARACTER_WISE = ("BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Precompiled", "Strip")

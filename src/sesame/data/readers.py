@@ -136,14 +136,14 @@ def _files_below(folder: Path) -> list[Path]:
 def _read_text(path: Path, field: str, progress: Progress | None) -> Iterator[Document]:
     held: list[str] = []
     start = size = 0
-    for number, line, _ in lines(path, LONGEST_DOCUMENT, progress):
+    for number, line, whole in lines(path, LONGEST_DOCUMENT, progress):
         line = line.strip()
         if line:
             if not held:
                 start = number
             held.append(line)
             size += len(line) + 1
-        if held and (not line or size >= LONGEST_DOCUMENT):
+        if held and (not line or not whole or size >= LONGEST_DOCUMENT):
             yield Document("\n".join(held), str(path), start)
             held, size = [], 0
     if held:

@@ -36,8 +36,8 @@ def _words(text: str) -> frozenset[str]:
 _NEVER = _words(
     "mr mrs ms messrs mme mlle dr drs prof rev revd hon gen col maj capt cpt lt lieut sgt cmdr adm gov sen rep pres "
     "supt st mt ft e.g i.e eg ie cf viz vs v approx ca c esp incl resp al "
-    "т.е т.н т.к т.о т.ч т е к н о р с ул им просп пер наб пл корп кв обл пос дер проф акад доц канд тов св напр см ср "
-    "англ фр нем лат греч итал исп яп кит рус букв разг устар ок ред изд сост ген полк кап лейт"
+    "т.е т.н т.к т.о т.ч т е к н о р с ул просп пер наб пл корп кв обл пос дер проф акад доц канд тов св напр см ср "
+    "англ фр лат греч итал исп яп букв разг устар ок ред изд сост ген лейт"
 )
 _BEFORE_NUMBER = _words(
     "no nos vol vols fig figs p pp ch chap sec art eq nr op pt bk jan feb mar apr jun jul aug sep sept oct nov dec "
@@ -46,7 +46,7 @@ _BEFORE_NUMBER = _words(
 # Only the next word tells.
 _MAYBE = _words(
     "inc ltd co corp bros jr sr esq dept univ ave blvd rd a.m p.m b.c a.d b.c.e c.e ph.d m.d b.a m.a d.c "
-    "г гг в вв э н.э руб коп млн млрд тыс трлн"
+    "г гг в вв э н.э им"
 )
 _STARTERS = _words(
     "the this that these those he she it they we you i his her its their our my your a an in on at by for from with "
@@ -123,6 +123,8 @@ def _full_stop_ends(text: str, start: int, stop: int, follow: int) -> bool:
         return False
     if small in _BEFORE_NUMBER:
         return not text[follow].isdigit() and (len(small) > 2 or text[follow] not in "IVXLC")
+    if small in ("т.д", "т.п"):
+        return True
     if small in _MAYBE or ("." in word and _is_initialism(word)):
         return _starter(text, follow)
     # "1. First point": a number that opens the sentence is a label.

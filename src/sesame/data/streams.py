@@ -70,8 +70,8 @@ def text_blocks(path: Path, progress: Progress | None = None) -> Iterator[str]:
         yield text
     try:
         yield decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, line, error) from None
+    except UnicodeDecodeError:
+        raise SesameError(f"{path}:{line}: the file ends in the middle of a character; copy it again") from None
 
 
 def byte_blocks(path: Path, progress: Progress | None = None) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """How the published families turn a bare vocabulary into a tokenizer.
 
-A vocab.txt, a merges.txt or a SentencePiece model says which pieces there are, not how text is prepared or which tokens stand
-around it. Each function here adds that for one kind of file.
+A vocab.txt, a merges.txt or a SentencePiece model says which pieces there are, not how text is prepared or which tokens
+stand around it. Each function here adds that for one kind of file.
 """
 
 from collections.abc import Mapping
@@ -50,8 +50,7 @@ def bert_template(backend: Tokenizer, cls: str = "[CLS]", sep: str = "[SEP]") ->
 def wordpiece(vocab: dict[str, int], settings: Mapping[str, Any]) -> Tokenizer:
     """BERT's pipeline for a vocab.txt."""
     lowercase = settings.get("do_lower_case")
-    unk = str(settings.get("unk_token") or "[UNK]")
-    backend = Tokenizer(models.WordPiece(vocab, unk_token=unk))
+    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
@@ -86,8 +85,8 @@ def byte_level(
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
     backend.decoder = decoders.ByteLevel()
     if family == "roberta":
-        ends = [(token, vocab[token]) for token in ("</s>", "<s>")]
-        backend.post_processor = processors.RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=prefix)
+        sep, cls = ("</s>", vocab["</s>"]), ("<s>", vocab["<s>"])
+        backend.post_processor = processors.RobertaProcessing(sep, cls, trim_offsets=True, add_prefix_space=prefix)
     else:
         backend.post_processor = byte_level_template(backend if family == "deberta-v2" else None)
     return backend

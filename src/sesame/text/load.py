@@ -54,6 +54,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
     source = _find(path)
     around = _read_around(source.parent)
     family = families.FAMILY_NAMES.get(around.declared or "")
+    bare = True
     if source.suffix == ".model":
         backend, family = _load_sentencepiece(source, family, around)
     elif source.suffix == ".txt":
@@ -61,12 +62,10 @@ def load_tokenizer(path: Path) -> Tokenizer:
     elif source.name == "vocab.json":
         backend, family = _load_byte_level(source, family, around.settings)
     else:
-        backend = _load_json(source)
-    _add_tokens(backend, around, source)
+        backend, bare = _load_json(source), False
+    _add_tokens(backend, around, source, bare)
     roles = _roles(backend, family, around)
-    _mark_special(
-        backend, roles, family if source.suffix in (".txt", ".model") or source.name == "vocab.json" else None
-    )
+    _mark_special(backend, roles, mask_takes_space=bare and family == "roberta")
     return Tokenizer(backend, roles, _max_length(around.settings), inputs=_inputs(around), name=str(path))
 
 
@@ -198,11 +197,11 @@ def _load_sentencepiece(path: Path, family: str | None, around: _Around) -> tupl
         raise SesameError(f"{path}: not usable as a tokenizer of the family {family} ({error})") from error
 
 
-def _add_tokens(backend: tokenizers.Tokenizer, around: _Around, source: Path) -> None:
-    """Add what the companions of a vocabulary list, each under the id that they give."""
+def _add_tokens(backend: tokenizers.Tokenizer, around: _Around, source: Path, bare: bool) -> None:
+    """Add what the companions of a vocabulary list, each under the id that they give; a tokenizer.json knows better."""
     present = {token.content for token in backend.get_added_tokens_decoder().values()}
     for id, token in sorted(around.added.items()):
-        if token.content in present and source.name == "tokenizer.json":
+        if token.content in present and not bare:
             continue
         backend.add_tokens([token])
         if backend.token_to_id(token.content) != id:
@@ -234,20 +233,20 @@ def _roles(backend: tokenizers.Tokenizer, family: str | None, around: _Around) -
 
 def _guess_roles(vocab: Mapping[str, int]) -> dict[str, str]:
     """The family whose tokens are most fully in the vocabulary gives the roles."""
-    best: dict[str, str] = {}
-    for roles in families.FAMILY_ROLES.values():
-        found = {role: token for role, token in roles.items() if token in vocab}
-        if len(found) > len(best):
-            best = found
-    return best
+
+    def fit(family: str) -> tuple[int, int]:
+        tokens = set(families.FAMILY_ROLES[family].values())
+        return len(tokens & vocab.keys()), -len(tokens - vocab.keys())
+
+    return families.FAMILY_ROLES[max(families.FAMILY_ROLES, key=fit)]
 
 
-def _mark_special(backend: tokenizers.Tokenizer, roles: Mapping[str, str], family: str | None) -> None:
+def _mark_special(backend: tokenizers.Tokenizer, roles: Mapping[str, str], mask_takes_space: bool) -> None:
     """Tokens with a role are special: found whole in text, left out by `decode`. A missing one is appended."""
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"):  # the order in which transformers appends
         if role in roles and roles[role] not in known:
-            lstrip = role == "mask" and family == "roberta"
+            lstrip = role == "mask" and mask_takes_space
             backend.add_special_tokens([AddedToken(roles[role], normalized=False, special=True, lstrip=lstrip)])
             known.add(roles[role])
 

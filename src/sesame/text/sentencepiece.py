@@ -3,8 +3,9 @@
 The file is a protocol buffer: a row of fields, each a key (number and wire type) and a value. We need three messages of
 it: the pieces, what the trainer was told, and how text is normalized. Everything else is skipped.
 
-What is unusual here: some pieces can never come out of text (control tokens, bytes, unused pieces). The `tokenizers` library
-does not know this and would match a "</s>" in a stranger's text, so such pieces get a score that no path can afford.
+What is unusual here: some pieces can never come out of text (control tokens, bytes, unused pieces). The `tokenizers`
+library does not know this and would match a "</s>" in a stranger's text, so such pieces get a score that no path can
+afford.
 """
 
 import struct
@@ -141,7 +142,7 @@ def build_backend(
     unk_id: int,
     before: list[normalizers.Normalizer] | None = None,
 ) -> Tokenizer:
-    """A backend for `pieces` (those of the file, or a family's arrangement of them); `before` runs ahead of the charsmap."""
+    """A backend for `pieces` (the file's, or a family's arrangement of them); `before` runs ahead of the charsmap."""
     if model.is_bpe:
         backend = Tokenizer(_bpe(pieces, unk_id, model.byte_fallback))
     else:
@@ -152,17 +153,17 @@ def build_backend(
         steps.append(normalizers.Precompiled(model.charsmap))
     scheme = "always" if model.add_dummy_prefix else "never"
     across = any(SPACE in piece.text[1:] for piece in pieces if piece.kind == NORMAL)
-    metaspace = pre_tokenizers.Metaspace(SPACE, scheme, split=not across)
     if model.remove_extra_whitespaces and not across:
-        pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace])
+        words = pre_tokenizers.Metaspace(SPACE, scheme, split=True)
+        backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words])
     else:
         # Pieces may reach over a space, or runs of spaces count: the text must stay in one part.
         if model.remove_extra_whitespaces:
             steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
-        pre_tokenizer = metaspace
+        steps += [normalizers.Prepend(" ")] if model.add_dummy_prefix else []
+        steps.append(normalizers.Replace(" ", SPACE))
     if steps:
         backend.normalizer = normalizers.Sequence(steps)
-    backend.pre_tokenizer = pre_tokenizer
     backend.decoder = decoder(scheme, model.byte_fallback)
     added = [AddedToken(p.text, normalized=False, special=_is_control(p)) for p in pieces if _is_added(p, model.is_bpe)]
     backend.add_tokens(added)
@@ -182,8 +183,8 @@ def _is_control(piece: Piece) -> bool:
 
 
 def _is_added(piece: Piece, is_bpe: bool) -> bool:
-    """Control tokens are found ahead of the model. Other user-defined symbols are ordinary pieces with the best score of all;
-    only a BPE model, which has no merges for them, needs them ahead (there the next word gets no space of its own)."""
+    """Control tokens are found ahead of the model. Other user-defined symbols are ordinary pieces with the best score
+    of all; only a BPE model, which has no merges for them, needs them ahead."""
     return _is_control(piece) or (is_bpe and piece.kind == USER_DEFINED)
 
 

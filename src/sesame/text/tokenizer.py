@@ -1,10 +1,10 @@
 """Words to ids and back.
 
-A `Tokenizer` is a `tokenizers.Tokenizer` (the backend does all of the splitting) plus what the backend does not know: which
-token plays which role, how long the model's inputs may be, and how a folder is written that others can open.
+A `Tokenizer` is a `tokenizers.Tokenizer` (the backend does all of the splitting) plus what the backend does not know:
+which token plays which role, how long the model's inputs may be, and how a folder is written that others can open.
 
-What is unusual here: a stranger's text may contain "[SEP]" or "</s>" as plain characters. With `literal=True` they stay plain
-characters and never become control tokens; corpora must be encoded so.
+What is unusual here: a stranger's text may contain "[SEP]" or "</s>" as plain characters. With `literal=True` they stay
+plain characters and never become control tokens; corpora must be encoded so.
 """
 
 import hashlib
@@ -81,7 +81,9 @@ class Tokenizer:
         if role not in self.roles:
             known = ", ".join(self.roles) or "none"
             raise SesameError(f"{self.name} has no {role} token (it has: {known}); choose a tokenizer that has one")
-        return int(self.backend.token_to_id(self.roles[role]))
+        id = self.backend.token_to_id(self.roles[role])
+        assert id is not None, "checked when the tokenizer was made"
+        return id
 
     def ids(self) -> dict[str, int]:
         return {role: self.id(role) for role in self.roles}
@@ -116,7 +118,11 @@ class Tokenizer:
 
     def fingerprint(self) -> str:
         """Equal fingerprints mean equal ids for every text."""
-        decides = self.backend.to_str() + json.dumps(self.roles, sort_keys=True)
+        state = json.loads(self.backend.to_str())
+        if isinstance(state["model"]["vocab"], list):
+            # The last digits of a Unigram score do not survive the library's reading of its own file.
+            state["model"]["vocab"] = [[token, round(score, 6)] for token, score in state["model"]["vocab"]]
+        decides = json.dumps([state, self.roles], sort_keys=True)
         return hashlib.sha256(decides.encode("utf-8")).hexdigest()
 
     def input_names(self) -> list[str]:
@@ -167,8 +173,8 @@ class Tokenizer:
     def _literal_backend(self) -> tokenizers.Tokenizer:
         """The same tokenizer with its special tokens renamed to what no text contains; all ids stay.
 
-        The library's own switch, `encode_special_tokens`, is not enough: it skips the first search for special tokens, but a
-        Unigram model then finds "</s>" among its pieces all the same.
+        The library's own switch, `encode_special_tokens`, is not enough: it skips the first search for special tokens,
+        but a Unigram model then finds "</s>" among its pieces all the same.
         """
         state = json.loads(self.backend.to_str())
         hidden = {t["content"] for t in state["added_tokens"] if t["special"] and len(t["content"]) > 1}

@@ -1,13 +1,14 @@
 """A tokenizer from your own text.
 
-Letters keep their marks: text is brought to composed form (NFC) first, so й stays й and ё stays ё whether the file has them
-in one character or in two; BERT's habit of stripping accents is there only on request. Byte-level BPE leaves text as it is:
-it can give back every byte, and composing would break that promise.
+Letters keep their marks: text is brought to composed form (NFC) first, so й stays й and ё stays ё whether the file has
+them in one character or in two; BERT's habit of stripping accents is there only on request. Byte-level BPE leaves text
+as it is: it can give back every byte, and composing would break that promise.
 
-What is unusual here: the result depends on the text alone. The library's WordPiece trainer numbers the "##" letters in the
-order of a hash table, so it is told all letters beforehand; for Unigram see `unigram.py`.
+What is unusual here: the result depends on the text alone. The library's WordPiece trainer numbers the "##" letters in
+the order of a hash table, so it is told all letters beforehand; for Unigram see `unigram.py`.
 
-Memory is bounded by `SAMPLE` bytes of text whatever the amount: `sample_texts` keeps every k-th text and doubles k when full.
+Memory is bounded by `SAMPLE` bytes of text whatever the amount: `sample_texts` keeps every k-th text and doubles k when
+full.
 """
 
 import unicodedata
@@ -91,12 +92,12 @@ def _wordpiece(sample: list[str], size: int, lowercase: bool, strip_accents: boo
     normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.BertNormalizer(strip_accents=strip_accents, lowercase=lowercase)]
     )
-    first, inner = _letter_forms(sample, normalizer)
+    inner = _inner_letters(sample, normalizer)
     counts = _count_letters(sample, normalizer)
     alphabet: list[str] = []
     room = size // 2
     for letter in frequent_letters(counts, room):
-        room -= (letter in first) + (letter in inner)
+        room -= 2 if letter in inner else 1
         if room < 0:
             break
         alphabet.append(letter)
@@ -119,13 +120,12 @@ def _wordpiece(sample: list[str], size: int, lowercase: bool, strip_accents: boo
     return backend
 
 
-def _letter_forms(sample: list[str], normalizer: normalizers.Normalizer) -> tuple[set[str], set[str]]:
-    """The letters that begin a word, and those that stand inside one ("##x" in the vocabulary)."""
+def _inner_letters(sample: list[str], normalizer: normalizers.Normalizer) -> set[str]:
+    """The letters that stand inside of words, and so need a "##" form. Chinese characters, for one, never do."""
     scratch = Backend(models.WordPiece(unk_token=SPECIALS["unk"]))
     scratch.normalizer, scratch.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
     scratch.train_from_iterator(sample, trainers.WordPieceTrainer(vocab_size=0, show_progress=False))
-    vocab = set(scratch.get_vocab())
-    return {token for token in vocab if len(token) == 1}, {token[2:] for token in vocab if len(token) == 3}
+    return {token[2:] for token in scratch.get_vocab() if len(token) == 3 and token.startswith("##")}
 
 
 def _count_letters(sample: list[str], normalizer: normalizers.Normalizer) -> Counter[str]:

@@ -1,11 +1,11 @@
 """A Unigram vocabulary that is the same each time.
 
-Kudo (2018), "Subword Regularization": start with more pieces than wanted, give each the probability that explains the text
-best, drop those that the text would miss least, and again until the size is right.
+Kudo (2018), "Subword Regularization": start with more pieces than wanted, give each the probability that explains the
+text best, drop those that the text would miss least, and again until the size is right.
 
-What is unusual here: the trainer of the `tokenizers` library walks over hash tables in random order, so two runs on one text give
-two vocabularies. Here the first pieces come from its BPE trainer, which is stable, and each round counts the best
-segmentation of every word (hard EM) instead of all of them. Segmenting is left to the library.
+What is unusual here: the trainer of the `tokenizers` library walks over hash tables in random order, so two runs on one
+text give two vocabularies. Here the first pieces come from its BPE trainer, which is stable, and each round counts the
+best segmentation of every word (hard EM) instead of all of them. Segmenting is left to the library.
 """
 
 import math
@@ -18,6 +18,9 @@ SHRINK = 0.75  # pieces kept in each round, as in Kudo (2018)
 LONGEST = 16  # characters of a piece, as in SentencePiece
 COVERAGE = 0.9998  # of the letters of the text; the rest are typos and lone signs of far scripts
 _BATCH = 10_000
+
+# A text may contain the name of a byte, as in "<0x41>"; it must always be cheaper to spell it in letters.
+SPELLING = frozenset("<0123456789xABCDEF>")
 
 
 def train_unigram(
@@ -35,13 +38,14 @@ def train_unigram(
     for word, count in words.items():
         for letter in word:
             letters[letter] += count
-    required = set(frequent_letters(letters, size // 2))
+    required = set(frequent_letters(letters, size // 2)) | SPELLING
     scores = _scores(_seed(texts, normalizer, pre_tokenizer, required, size * SEED_RATIO, min_count), required)
     while True:
         for _ in range(2):
             scores = _scores(_count(words, scores), required)
         if len(scores) <= size:
-            return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+            # Short numbers, because the library reads long ones from a file with an error in the last digit.
+            return sorted(((piece, round(score, 6)) for piece, score in scores.items()), key=lambda p: (-p[1], p[0]))
         scores = _prune(_count(words, scores), scores, required, max(size, int(len(scores) * SHRINK)))
 
 

@@ -1,0 +1,16 @@
+"""All tests keep their token stores in a folder of their own, and compute with two threads."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["SESAME_CACHE"] = str(folder)
+    return folder
