@@ -234,7 +234,7 @@ class _Job:
                     self.state.stage, self.state.stage_step = number, 0
                 clock = self._clock(overhead, first, 1.0 if number == len(stages) - 1 else last)
                 self._stage(stage, clock, shown, events)
-            figures = self._evaluate(stages[-1], events)
+            figures = self._evaluate(stages[-1], self.state, events)
         self._finish(figures)
 
     def _clock(self, overhead: float, first: float, last: float) -> Clock:
@@ -262,7 +262,7 @@ class _Job:
             events.add(state.step, figures)
 
         def evaluate(state: State) -> None:
-            self._evaluate(stage, events)
+            self._evaluate(stage, state, events)
             self.next_look = clock.progress(state.step) + self.recipe.evaluation.every
 
         def skipped(state: State, step: int, why: str) -> None:
@@ -309,15 +309,15 @@ class _Job:
 
     # ---- between the steps -----------------------------------------------------------------------------------------
 
-    def _evaluate(self, stage: Stage, events: Events) -> dict[str, float]:
+    def _evaluate(self, stage: Stage, state: State, events: Events) -> dict[str, float]:
         began = time.monotonic()
         batches = self._held_out_batches(stage)
         if not batches:
             return {}
         figures = held_out(self.model, self.model, batches, self.machine)
-        self.state.held_out = figures
-        self.run.log({"step": self.state.step, "seconds": round(self.state.elapsed, 2), "held_out": figures})
-        events.add(self.state.step, figures, "held_out/")
+        state.held_out = figures
+        self.run.log({"step": state.step, "seconds": round(state.elapsed, 2), "held_out": figures})
+        events.add(state.step, figures, "held_out/")
         self.reserve = max(self.reserve, 2.0 + 2.0 * (time.monotonic() - began))
         return figures
 
@@ -341,17 +341,17 @@ class _Job:
 
     def _save(self, state: State) -> None:
         began = time.monotonic()
-        self.run.save(self.model.parts(self.tokenizer), self.model, self.optimizer, state, self._card({}))
+        self.run.save(self.model.parts(self.tokenizer), self.model, self.optimizer, state, self._card(state))
         self.last_save = time.monotonic()
         self.reserve = max(self.reserve, 2.0 + 2.0 * (self.last_save - began))
 
     def _finish(self, figures: dict[str, float]) -> None:
-        self.run.save_final(self.model.parts(self.tokenizer), self._card(figures))
+        self.run.save_final(self.model.parts(self.tokenizer), self._card(self.state))
         shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
         say(f"{self.run.final}: done after {self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens; held out: {shown}")
 
-    def _card(self, figures: dict[str, float]) -> str:
-        return card(self.recipe.name, self.recipe.paper, self.run.identity, self.state, figures)
+    def _card(self, state: State) -> str:
+        return card(self.recipe.name, self.recipe.paper, self.run.identity, state)
 
 
 def make_tokenizer(files: list[Path], recipe: Recipe, field: str) -> Tokenizer:

@@ -34,7 +34,7 @@ class Stage:
     share: float
     length: int
     batch: int
-    packing: Literal["pairs", "sentences", "documents"] = "pairs"
+    packing: Literal["pairs", "sentences", "documents", "blocks"] = "pairs"
     short: float = 0.1
     micro: int = 0  # sequences at a time; 0: as many as the device takes well
 

@@ -39,6 +39,7 @@ class EncoderConfig:
     attention_dropout: float = 0.1
     eps: float = 1e-12
     rotary_base: float = 10000.0
+    init: float = 0.02  # standard deviation of the weights at the start
 
     def __post_init__(self) -> None:
         for name in ("vocab", "width", "depth", "heads", "max_length"):
@@ -69,7 +70,7 @@ class Encoder(Backbone):
         self.final_norm = (
             nn.LayerNorm(config.width, eps=config.eps, bias=config.bias) if config.order == "pre" else nn.Identity()
         )
-        self.apply(bert_init)
+        self.apply(bert_init(config.init))
 
     @staticmethod
     def _blocks(c: EncoderConfig) -> list[Block]:

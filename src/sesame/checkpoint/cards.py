@@ -7,11 +7,11 @@ from sesame import __version__
 from sesame.train.state import State
 
 
-def card(name: str, paper: str, identity: Mapping[str, Any], state: State, figures: Mapping[str, float]) -> str:
+def card(name: str, paper: str, identity: Mapping[str, Any], state: State) -> str:
     """README.md of a model folder: text, recipe, seeds, scores."""
     run = identity["run"]
     texts = "\n".join(f"- `{file.rsplit('/', 1)[-1]}`" for file in run["text"])
-    scores = "\n".join(f"| {key} | {value:.4f} |" for key, value in figures.items()) or "| (unfinished) | |"
+    scores = "\n".join(f"| {key} | {value:.4f} |" for key, value in state.held_out.items()) or "| not measured yet | |"
     return f"""---
 library_name: transformers
 tags: [sesame, {name}]

@@ -4,8 +4,8 @@ It is real English prose, some megabytes of it, already on the disk: the text of
 imported.
 
 What is unusual: docstrings are found by one regular expression (a string alone at the start of a line, behind a line
-that ends in a colon) instead of by parsing. On the standard library it finds what `ast` finds, at twenty times the
-speed, and sources for other versions of Python are no obstacle.
+that ends in a colon) instead of by parsing. On the standard library it misses two in a thousand of those that `ast`
+finds, is many times faster, and sources for other versions of Python are no obstacle.
 """
 
 import ast
@@ -96,17 +96,19 @@ def _files(root: Path) -> list[Path]:
     return sorted(found)
 
 
-# It begins with a plain newline, which the engine finds fast.
-_STRING = re.compile(
-    r"""\n[ \t]*(?:
+# Line by line: a header, a short string alone, or a long string that is the line's first (also one that is no docstring,
+# for its closing quotes must not pass for opening ones). Nothing here backtracks inside a string.
+_TOKEN = re.compile(
+    r"""\n(?:[ \t]*+(?:
         (?:async[ ]+)?(?:def|class)[ \t]+(?P<header>\w+)
-        | (?P<literal>[rRuU]?(?P<quote>\"{3}|'{3})(?P<long>.*?)(?<!\\)(?P=quote)
-          | [rRuU]?(?P<short>"(?:[^"\\\n]|\\.){40,}"|'(?:[^'\\\n]|\\.){40,}')[ \t]*$)
-    )""",
-    re.MULTILINE | re.DOTALL | re.VERBOSE,
+        | [rRuU]?(?P<short>"(?:[^"\\\n]|\\.){40,}+"|'(?:[^'\\\n]|\\.){40,}+')[ \t]*+(?=\n))
+    | [^\n"'#]*+
+      (?P<long>\"{3}[^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*+\"{3}|'{3}[^'\\]*+(?:(?:\\.|'(?!''))[^'\\]*+)*+'{3}))
+    """,
+    re.DOTALL | re.VERBOSE,
 )
-_OPENS_BODY = re.compile(r":[ \t]*(?:#[^\n]*)?\Z")
-_ONLY_COMMENTS = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*\Z")
+_OPENS_BODY = re.compile(r":[ \t]*(?:#[^\n]*)?\n\s*(?P<prefix>[rRuU]?)\Z")
+_OPENS_FILE = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*+(?P<prefix>[rRuU]?)\Z")
 
 
 def _docstrings(path: Path) -> list[tuple[str, str]]:
@@ -116,31 +118,35 @@ def _docstrings(path: Path) -> list[tuple[str, str]]:
     except OSError:
         return []  # a link to nowhere or a file of somebody else: there is enough other text
     found: list[tuple[str, str]] = []
-    name = ""
+    name, source = "", "\n" + source
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd escapes in other people's strings
-        for match in _STRING.finditer("\n" + source):
+        for match in _TOKEN.finditer(source):
             if match["header"]:
                 name = match["header"]
-            elif _opens(source, match.start()):
-                found.append((name, _value(match)))
+                continue
+            kind = match.lastgroup or ""
+            opening = _opening(source, match.start(kind))
+            if opening is not None:
+                found.append((name, _value(opening["prefix"], match[kind], 3 if kind == "long" else 1)))
     return found
 
 
-def _opens(source: str, start: int) -> bool:
-    """Is a string at `start` the first statement of a body, or of the file?"""
-    before = source[max(0, start - 400) : start].rstrip()
-    if before and _OPENS_BODY.search(before[before.rfind("\n") + 1 :]):
-        return True
-    return start < 10_000 and _ONLY_COMMENTS.match(source[:start]) is not None
+def _opening(source: str, start: int) -> re.Match[str] | None:
+    """Is a string at `start` the first statement of a body, or of the file? Then what stands before it."""
+    before = source[source.rfind("\n", 0, start) + 1 : start].strip()
+    if len(before) > 1:
+        return None
+    body = _OPENS_BODY.search(source, max(0, start - 400), start)
+    return body or (_OPENS_FILE.match(source, 0, start) if start < 10_000 else None)
 
 
-def _value(match: re.Match[str]) -> str:
-    text = match["long"] if match["short"] is None else match["short"][1:-1]
+def _value(prefix: str, literal: str, quotes: int) -> str:
+    text = literal[quotes:-quotes]
     if "\\" not in text:
         return text
     try:
-        return str(ast.literal_eval(match["literal"]))
+        return str(ast.literal_eval(prefix + literal))
     except (SyntaxError, ValueError):
         return text  # escapes that this version of Python does not know
 

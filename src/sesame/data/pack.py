@@ -10,6 +10,7 @@ on nothing but the row number and its key, so any batch of any epoch can be made
   epoch's cuts fall elsewhere.
 - `sentences` (RoBERTa's FULL-SENTENCES): whole sentences up to the length, on across documents with a separator between.
 - `documents` (DOC-SENTENCES): the same, but never across documents.
+- `blocks`: the text as one stream, with a separator between documents, cut every so many tokens: no padding at all.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from sesame.data.store import Store
 from sesame.errors import SesameError
 
 Ints = npt.NDArray[np.int64]
-Kind = Literal["pairs", "sentences", "documents"]
+Kind = Literal["pairs", "sentences", "documents", "blocks"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class Packer:
                 'to "documents" without the nsp objective'
             )
         self.documents, self.offsets = _split_long(part.documents, np.asarray(part.store.sentences), self.body)
-        self.rows = _plan(self.documents, self.offsets, self.body, kind)  # (N, 3): first sentence, end, document
+        # (N, 3): begin, end, document; pairs count in sentences, because they are cut between two, the others in tokens
+        self.rows = _PLANS[kind](self.documents, self.offsets, self.body)
         if len(self.rows) == 0:
             raise SesameError(f"the text has no example of length {length}; give more text")
 
@@ -108,13 +110,14 @@ class Packer:
     def source(self, row: int) -> str:
         """Where a row's text comes from: file and line of its document."""
         store = self.part.store
-        sentence = int(np.searchsorted(store.sentences, self.offsets[self.rows[row, 0]], side="right")) - 1
+        begin = self.rows[row, 0]
+        token = self.offsets[begin] if self.kind == "pairs" else begin
+        sentence = int(np.searchsorted(store.sentences, token, side="right")) - 1
         return store.source(int(np.searchsorted(store.documents, sentence, side="right")) - 1)
 
     def _singles(self, rows: Ints) -> "Pieces":
-        """Each example is the stretch of its sentences, cut where a new document begins."""
-        first, end, _ = self.rows[rows].T
-        start, stop = self.offsets[first], np.minimum(self.offsets[end], self.offsets[first] + self.body)
+        """Each example is a stretch of tokens, cut where a new document begins."""
+        start, stop, _ = self.rows[rows].T
         if self.kind == "documents":
             return Pieces(np.arange(len(rows)), start, stop - start, np.zeros(len(rows), dtype=np.int64))
         heads = self.offsets[self.documents[:, 0]]
@@ -232,16 +235,23 @@ def _split_long(documents: Ints, offsets: Ints, body: int) -> tuple[Ints, Ints]:
     return renumbered[documents], np.append(cut, offsets[-1])
 
 
-def _plan(documents: Ints, offsets: Ints, body: int, kind: Kind) -> Ints:
-    """Sentence ranges [first, end) of at most one sequence each, and the document they begin in."""
+def _plan_pairs(documents: Ints, offsets: Ints, body: int) -> Ints:
+    """Sentences of a document until they fill the sequence; the last one overflows and is trimmed later."""
+    reach = np.searchsorted(offsets, offsets + body, side="left")
+    return _walk(documents, np.clip(reach, np.arange(len(offsets)) + 1, len(offsets) - 1))
+
+
+def _plan_documents(documents: Ints, offsets: Ints, body: int) -> Ints:
+    """Whole sentences of one document while they fit."""
+    reach = np.searchsorted(offsets, offsets + body, side="right") - 1
+    rows = _walk(documents, np.clip(reach, np.arange(len(offsets)) + 1, len(offsets) - 1))
+    return np.stack([offsets[rows[:, 0]], offsets[rows[:, 1]], rows[:, 2]], axis=1)
+
+
+def _walk(documents: Ints, reach: Ints) -> Ints:
+    """Follow the jumps from the start of every document to its end."""
     plan: list[tuple[int, int, int]] = []
-    side: Literal["left", "right"] = "left" if kind == "pairs" else "right"
-    # Pairs overflow by a sentence and are trimmed; the others take whole sentences while they fit.
-    reach = np.searchsorted(offsets, offsets + body, side=side) - (0 if kind == "pairs" else 1)
-    reach = np.clip(reach, np.arange(len(offsets)) + 1, len(offsets) - 1)
     jump: list[int] = reach.tolist()
-    if kind == "sentences":
-        return _plan_across(documents, offsets, body)
     for number, (first, end) in enumerate(documents.tolist()):
         at = first
         while at < end:
@@ -251,7 +261,7 @@ def _plan(documents: Ints, offsets: Ints, body: int, kind: Kind) -> Ints:
     return np.array(plan, dtype=np.int64).reshape(-1, 3)
 
 
-def _plan_across(documents: Ints, offsets: Ints, body: int) -> Ints:
+def _plan_sentences(documents: Ints, offsets: Ints, body: int) -> Ints:
     """Whole sentences while they fit, over the borders of documents; each border costs one separator."""
     plan: list[tuple[int, int, int]] = []
     sizes: list[int] = np.diff(offsets).tolist()
@@ -272,8 +282,23 @@ def _plan_across(documents: Ints, offsets: Ints, body: int) -> Ints:
         last_end = end
     if start >= 0:
         plan.append((start, last_end, owner))
-    return np.array(plan, dtype=np.int64).reshape(-1, 3)
+    rows = np.array(plan, dtype=np.int64).reshape(-1, 3)
+    return np.stack([offsets[rows[:, 0]], offsets[rows[:, 1]], rows[:, 2]], axis=1)
 
+
+def _plan_blocks(documents: Ints, offsets: Ints, body: int) -> Ints:
+    """Cut the stream of documents, each followed by one place for a separator, every `body` places."""
+    heads = offsets[documents[:, 0]]
+    sizes = offsets[documents[:, 1]] - heads
+    places = np.cumsum(sizes + 1) - (sizes + 1)  # where each document starts in the stream
+    cuts = np.append(np.arange(0, int((sizes + 1).sum()), body), int((sizes + 1).sum()))
+    owner = np.searchsorted(places, cuts, side="right") - 1
+    token = heads[owner] + np.minimum(cuts - places[owner], sizes[owner])
+    rows = np.stack([token[:-1], token[1:], owner[:-1]], axis=1)
+    return rows[rows[:, 1] > rows[:, 0]]
+
+
+_PLANS = {"pairs": _plan_pairs, "sentences": _plan_sentences, "documents": _plan_documents, "blocks": _plan_blocks}
 
 Span = tuple[Ints, Ints]
 

@@ -59,7 +59,7 @@ class MaskedLMHead(nn.Module):
         self.norm = nn.LayerNorm(narrow, eps=eps)
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.table = None if tied else nn.Parameter(torch.zeros(padded_vocab(vocab), narrow))
-        self.apply(bert_init)
+        self.apply(bert_init())
 
     def forward(self, hidden: Tensor, table: Tensor) -> Tensor:
         x = self.norm(self.activation(self.dense(hidden)))

@@ -33,7 +33,7 @@ class PairHead(nn.Module):
         super().__init__()
         self.pooler = nn.Linear(width, width)
         self.out = nn.Linear(width, 2)
-        self.apply(bert_init)
+        self.apply(bert_init())
 
     def forward(self, first: Tensor) -> Tensor:
         return self.out(torch.tanh(self.pooler(first)))  # type: ignore[no-any-return]

@@ -1,0 +1,143 @@
+"""Packing: every kind gives well-formed examples, loses nothing it should keep, and depends on row and key alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sesame import chance
+from sesame.data.batch import Batch
+from sesame.data.pack import Kind, Packer, Part, Specials, hold_out
+from sesame.errors import SesameError
+from tests.languages import store_of, word_tokenizer
+
+WORDS = [f"x{i}" for i in range(400)]
+TOKENIZER = word_tokenizer(WORDS)
+SPECIALS = Specials(TOKENIZER.id("cls"), TOKENIZER.id("sep"), TOKENIZER.id("pad"))
+KINDS: list[Kind] = ["pairs", "sentences", "documents", "blocks"]
+
+
+def corpus(shape: list[list[int]], folder: Path) -> Part:
+    """Documents of sentences of these lengths; the words count up, so that order can be seen."""
+    number = 0
+    documents = []
+    for document in shape:
+        lines = []
+        for length in document:
+            lines.append(" ".join(WORDS[(number + i) % 400] for i in range(length)))
+            number += length
+        documents.append("\n".join(lines))
+    return hold_out(store_of("\n\n".join(documents) + "\n", TOKENIZER, folder), 0, 0.0)[0]
+
+
+def draw(packer: Packer, epoch: int = 0) -> Batch:
+    rows = np.arange(len(packer))
+    return packer.draw(rows, chance.keys(chance.key(epoch), rows))
+
+
+shapes = st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size=2, max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(shape=shapes, kind=st.sampled_from(KINDS), length=st.integers(8, 40))
+def test_examples_are_well_formed(tmp_path_factory: pytest.TempPathFactory, shape: list[list[int]], kind: Kind, length: int) -> None:
+    packer = Packer(corpus(shape, tmp_path_factory.mktemp("pack")), kind, length, SPECIALS, words=True)
+    batch = draw(packer)
+    assert batch.ids.shape[1] <= length
+    for row in range(batch.size):
+        size = int(batch.lengths[row])
+        ids = batch.ids[row].tolist()
+        assert ids[0] == SPECIALS.cls
+        assert ids[size - 1] == SPECIALS.sep
+        assert SPECIALS.pad not in ids[:size]
+        assert ids[size:] == [SPECIALS.pad] * (len(ids) - size)
+        assert batch.words is not None
+        inside = [id >= 5 for id in ids]
+        assert [word > 0 for word in batch.words[row].tolist()] == inside
+        if kind == "pairs":
+            assert batch.segments is not None
+            assert ids[:size].count(SPECIALS.sep) == 2
+            middle = ids.index(SPECIALS.sep)
+            assert batch.segments[row].tolist() == [0] * (middle + 1) + [1] * (size - middle - 1) + [0] * (len(ids) - size)
+            assert 1 < middle < size - 2  # both sides hold something
+
+
+@settings(max_examples=40, deadline=None)
+@given(shape=shapes, length=st.integers(8, 40), kind=st.sampled_from(["sentences", "documents", "blocks"]))
+def test_single_texts_lose_nothing(tmp_path_factory: pytest.TempPathFactory, shape: list[list[int]], length: int, kind: Kind) -> None:
+    part = corpus(shape, tmp_path_factory.mktemp("pack"))
+    packer = Packer(part, kind, length, SPECIALS)
+    batch = draw(packer)
+    found = [id for row in range(batch.size) for id in batch.ids[row, : int(batch.lengths[row])].tolist() if id >= 5]
+    assert found == part.store.tokens.tolist()
+
+
+def test_documents_never_meet_and_blocks_are_full(tmp_path: Path) -> None:
+    shape = [[7, 5, 9], [30, 2], [4]] * 5
+    part = corpus(shape, tmp_path)
+    apart = draw(Packer(part, "documents", 16, SPECIALS))
+    for row in range(apart.size):
+        assert apart.ids[row].tolist().count(SPECIALS.sep) == 1
+    full = draw(Packer(part, "blocks", 16, SPECIALS))
+    assert all(int(length) >= 15 for length in full.lengths[:-1])  # a cut between two documents saves one separator
+
+
+def test_pairs_are_half_true_and_never_from_the_same_document(tmp_path: Path) -> None:
+    part = corpus([[6] * 35 for _ in range(15)], tmp_path)
+    packer = Packer(part, "pairs", 40, SPECIALS, short=0.1)
+    labels, lengths = [], []
+    for epoch in range(6):
+        batch = draw(packer, epoch)
+        labels += batch.targets["nsp"].labels.tolist()
+        lengths += batch.lengths.tolist()
+        for row in range(batch.size):
+            ids = batch.ids[row].tolist()
+            middle = ids.index(SPECIALS.sep)
+            follows = (ids[middle + 1] - ids[middle - 1]) % 400 == 1
+            if batch.targets["nsp"].labels[row] == 0 and int(batch.lengths[row]) < 40:
+                assert follows  # nothing was trimmed: B goes on where A ended
+            if batch.targets["nsp"].labels[row] == 1:
+                assert not follows
+    assert 0.42 < np.mean(labels) < 0.58
+    assert np.mean(np.array(lengths) == 40) > 0.7
+
+
+def test_whole_corpus_of_one_document_has_no_pairs(tmp_path: Path) -> None:
+    with pytest.raises(SesameError, match="at least two documents"):
+        Packer(corpus([[5, 5, 5]], tmp_path), "pairs", 16, SPECIALS)
+
+
+def test_drawing_depends_on_row_and_key_alone(tmp_path: Path) -> None:
+    packer = Packer(corpus([[6] * 12 for _ in range(10)], tmp_path), "pairs", 24, SPECIALS)
+    rows = np.arange(len(packer))
+    keys = chance.keys(5, rows)
+    together = packer.draw(rows, keys)
+    for row in (0, 3, len(rows) - 1):
+        alone = packer.draw(rows[row : row + 1], keys[row : row + 1])
+        size = int(together.lengths[row])
+        assert torch.equal(alone.ids[0], together.ids[row, :size])
+
+
+def test_held_out_text_is_apart(tmp_path: Path) -> None:
+    store = corpus([[6] * 5 for _ in range(50)], tmp_path).store
+    train, held = hold_out(store, seed=1, share=0.2)
+    seen = {tuple(d) for d in train.documents.tolist()} & {tuple(d) for d in held.documents.tolist()}
+    assert not seen
+    assert train.tokens() + held.tokens() == len(store.tokens)
+    assert 0.1 < held.tokens() / len(store.tokens) < 0.3
+    again = hold_out(store, seed=1, share=0.2)[1]
+    assert np.array_equal(again.documents, held.documents)
+    few = corpus([[6] * 40, [6] * 40], tmp_path / "few").store
+    train, held = hold_out(few, 0)
+    assert train.tokens() + held.tokens() == len(few.tokens)
+    assert held.tokens() == 2 * 2 * 6
+
+
+def test_rows_know_their_source(tmp_path: Path) -> None:
+    packer = Packer(corpus([[6] * 5 for _ in range(5)], tmp_path), "documents", 16, SPECIALS)
+    lines = [int(packer.source(row).rsplit(":", 1)[1]) for row in range(len(packer))]
+    assert lines == sorted(lines)
+    assert set(lines) == {1, 7, 13, 19, 25}
