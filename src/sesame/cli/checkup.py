@@ -265,12 +265,14 @@ def masked_examples(
 
 
 def _examples(sample: list[str], count: int) -> list[str]:
-    """A middling sentence from each of `count` documents, evenly spread."""
+    """A middling sentence from each of `count` documents, evenly spread; of a single document, several."""
+    if len(sample) == 1:
+        spread = [split_sentences(sample[0][:100_000])[number::count] for number in range(count)]
+    else:
+        chosen = min(count, len(sample))
+        spread = [split_sentences(sample[number * len(sample) // chosen][:20_000]) for number in range(chosen)]
     found = []
-    for number in range(count):
-        sentences = split_sentences(sample[number * len(sample) // count][:20_000]) if len(sample) > number else []
-        if len(sample) == 1:
-            sentences = split_sentences(sample[0][:100_000])[number::count]
+    for sentences in spread:
         fitting = [sentence for sentence in sentences if 40 <= len(sentence) <= 200] or sentences
         if fitting:
             found.append(fitting[len(fitting) // 2])
