@@ -12,6 +12,8 @@ from transformers import (
     BertForMaskedLM,
     BertForPreTraining,
     BertModel,
+    EsmConfig,
+    EsmForMaskedLM,
     MegatronBertConfig,
     MegatronBertForPreTraining,
     PreTrainedModel,
@@ -192,3 +194,28 @@ def test_padding_never_leaks() -> None:
             assert_equal(encoder(Batch(ids, lengths), only).take(only[:, :1]), both.take(only[:, :1]), 1e-12)
             assert_equal(encoder(Batch(ids, lengths), only).last, both.take(only), 1e-12)
             assert dataclasses.asdict(config)["order"] == order
+
+def test_norms_first_with_rotary_positions_open_as_esm(tmp_path: Path) -> None:
+    config = EsmConfig(
+        vocab_size=97, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, pad_token_id=0,
+        mask_token_id=4, position_embedding_type="rotary", emb_layer_norm_before=False, token_dropout=False,
+        layer_norm_eps=1e-6,
+    )  # fmt: skip
+    theirs = noisy(EsmForMaskedLM(config))
+    theirs.save_pretrained(tmp_path / "theirs")
+    config.type_vocab_size = 1
+    batch, inputs = ragged(config)
+    inputs = {"input_ids": inputs["input_ids"].clamp(min=5), "attention_mask": inputs["attention_mask"]}
+    parts = load_parts(tmp_path / "theirs")
+    found = answers(parts, dataclasses.replace(batch, ids=inputs["input_ids"], segments=None))
+    real = inputs["attention_mask"].bool()
+    with torch.no_grad():
+        wanted = theirs(**inputs).logits[real]
+    assert_equal(found["mlm"], wanted)
+    (tmp_path / "ours").mkdir()
+    save_parts(tmp_path / "ours", parts)
+    back, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "ours", dtype=torch.float64, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    with torch.no_grad():
+        assert_equal(back.eval()(**inputs).logits[real], wanted)

@@ -104,7 +104,7 @@ class Encoder(Backbone):
             raise SesameError(f"{longest} tokens do not fit: this model was built for {self.config.max_length}")
         at = positions_of(batch.lengths, batch.offsets, width)
         x = self.embeddings(batch.ids, at, batch.segments)
-        rows = self._rows(batch, at, longest, x)
+        rows = self._rows(batch, at, x)
         if batch.packed:
             only = None  # rows of several lengths stand in one: everything is computed
         layers = [x]
@@ -115,13 +115,11 @@ class Encoder(Backbone):
         layers[-1] = self.final_norm(layers[-1])
         return Encoded(batch, tuple(layers), only, tuple(seen or ()))
 
-    def _rows(self, batch: Batch, at: Tensor, longest: int, x: Tensor) -> Rows:
+    def _rows(self, batch: Batch, at: Tensor, x: Tensor) -> Rows:
         mask = batch.mask()
         rotary = None
         if self.config.positions == "rotary":
-            size = self.width // self.config.heads
-            cos, sin = rotations(longest, size, self.config.rotary_base, x.device, torch.float32)
-            if x.dtype == torch.float64:
-                cos, sin = rotations(longest, size, self.config.rotary_base, x.device, torch.float64)
-            rotary = (cos[at].unsqueeze(-2), sin[at].unsqueeze(-2))
+            dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+            cos, sin = rotations(at, self.width // self.config.heads, self.config.rotary_base, dtype)
+            rotary = (cos.unsqueeze(-2), sin.unsqueeze(-2))
         return Rows(None if mask is None else mask[:, None, None, :], batch.offsets, batch.longest, rotary)

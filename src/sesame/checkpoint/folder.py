@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sesame.backbones import Encoder, EncoderConfig
-from sesame.checkpoint.hf import FAMILIES, bert
+from sesame.checkpoint.hf import FAMILIES, find_family
 from sesame.checkpoint.names import Row, export_state, import_state
 from sesame.checkpoint.weights import read_weights
 from sesame.config import build, dump_toml
@@ -48,17 +48,18 @@ class Parts:
 def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = None, card: str = "") -> None:
     """Write the folder's files into `folder`, which exists; the caller makes it appear in one piece."""
     config = parts.backbone.config
-    kind = bert.family(config)
+    family = find_family(config, set(parts.heads))
     state = {name: tensor.cpu() for name, tensor in parts.state().items()}
-    if kind is None:
+    if family is None:
         named = {name: row.contiguous() for name, row in state.items()}
         described: dict[str, Any] = {"model_type": OWN, "architectures": ["SesameEncoder"], "encoder": asdict(config)}
     else:
-        named = export_state(FAMILIES[kind].table(config), state)
-        described = FAMILIES[kind].write_config(config, set(parts.heads))
-        FAMILIES[kind].untie(named, described)
+        _, module = family
+        named = export_state(module.table(config), state)
+        described = module.write_config(config, set(parts.heads))
+        module.finish(named, described)
     if parts.tokenizer is not None:
-        described |= {f"{role}_token_id": id for role, id in parts.tokenizer.ids().items() if role in ("pad", "bos", "eos")}
+        described |= {f"{role}_token_id": id for role, id in parts.tokenizer.ids().items() if role in ("pad", "bos", "eos", "mask")}
         parts.tokenizer.save(folder)
     described["torch_dtype"] = "float32" if all(t.dtype == torch.float32 for t in named.values()) else "float64"
     write_json(folder / "config.json", described)

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -28,7 +27,7 @@ from sesame.config import dump_toml, read_toml
 from sesame.errors import SesameError
 from sesame.files import disk_errors, read_json, whole_folder, write_json, write_whole
 from sesame.progress import say
-from sesame.train.optim import load_optimizer, optimizer_tensors
+from sesame.train.optim import Optimizer, load_optimizer, optimizer_tensors
 from sesame.train.state import State
 
 KEEP = 2  # checkpoints, so that a damaged one has a predecessor
@@ -62,7 +61,7 @@ class Run:
                     write_whole(folder / "recipe.toml", dump_toml(identity))
                 yield cls(folder, identity)
 
-    def save(self, parts: Parts, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, card: str) -> Path:
+    def save(self, parts: Parts, model: nn.Module, optimizer: Optimizer, state: State, card: str) -> Path:
         """Write a checkpoint, then drop the oldest."""
         target = self.folder / "checkpoints" / f"step-{state.step}"
         with whole_folder(target) as folder:
@@ -88,7 +87,7 @@ class Run:
             say(f"{folder.name} is damaged; going back to the checkpoint before it")
         return None
 
-    def restore(self, folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> State:
+    def restore(self, folder: Path, model: nn.Module, optimizer: Optimizer) -> State:
         """Optimiser and position; the weights are read by the caller, who knows their names."""
         load_optimizer(model, optimizer, load_file(folder / "train" / "optimizer.safetensors"))
         state = State.from_json(read_json(folder / "train" / "state.json"))

@@ -96,8 +96,8 @@ def _files(root: Path) -> list[Path]:
     return sorted(found)
 
 
-# Line by line: a header, a short string alone, or a long string that is the line's first (also one that is no docstring,
-# for its closing quotes must not pass for opening ones). Nothing here backtracks inside a string.
+# Line by line: a header, a short string alone, or a long string, the line's first (also one that is no docstring:
+# its closing quotes must not pass for opening ones). Nothing here backtracks inside a string.
 _TOKEN = re.compile(
     r"""\n(?:[ \t]*+(?:
         (?:async[ ]+)?(?:def|class)[ \t]+(?P<header>\w+)

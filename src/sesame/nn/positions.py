@@ -5,8 +5,6 @@ Rotary (Su et al. 2021): each pair of coordinates (i, i + d/2) of a query or key
 so that a score depends on the distance of two tokens alone.
 """
 
-from functools import cache
-
 import torch
 from torch import Tensor
 
@@ -21,11 +19,10 @@ def sinusoids(length: int, width: int) -> Tensor:
     return table.to(torch.get_default_dtype())
 
 
-@cache
-def rotations(length: int, size: int, base: float, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and sines for heads of `size`. Shape: (length, size) each."""
-    rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64, device=device) / size)
-    angles = torch.arange(length, dtype=torch.float64, device=device)[:, None] * rates[None, :]
+def rotations(at: Tensor, size: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines for heads of `size` at these positions. Shape: (...) -> (..., size) each."""
+    rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64, device=at.device) / size)
+    angles = at[..., None].double() * rates
     both = torch.cat([angles, angles], dim=-1)
     return both.cos().to(dtype), both.sin().to(dtype)
 
@@ -33,4 +30,4 @@ def rotations(length: int, size: int, base: float, device: torch.device, dtype: 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn heads (..., size) by the angles of their positions; cos and sin broadcast to x."""
     left, right = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-right, left], dim=-1) * sin
+    return (x * cos + torch.cat([-right, left], dim=-1) * sin).type_as(x)

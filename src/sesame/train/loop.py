@@ -22,7 +22,7 @@ from sesame.data.loader import Prefetcher
 from sesame.errors import SesameError
 from sesame.objectives.base import Term
 from sesame.train.guard import Guard, check_skipped
-from sesame.train.optim import set_rate
+from sesame.train.optim import Optimizer
 from sesame.train.precision import Machine
 from sesame.train.schedule import Schedule
 from sesame.train.state import Snapshot, State
@@ -103,7 +103,7 @@ class Hooks:
 def fit(
     model: nn.Module,
     call: Model,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     load: Callable[[int], list[Batch]],
     *,
     rate: float,
@@ -129,7 +129,7 @@ def fit(
                 if state.step not in state.skipped:
                     batches = fetcher.get(state.stage_step)
                     factor = schedule.factor(clock.progress(state.step), state.step)
-                    set_rate(optimizer, rate * factor)
+                    optimizer.set_rate(rate * factor)
                     take_step(model, call, optimizer, batches, clip, machine, chance.key(seed, state.step), window)
                     window.steps.append(state.step)
                     window.rate = rate * factor
@@ -152,7 +152,7 @@ def fit(
 def take_step(
     model: nn.Module,
     call: Model,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     batches: list[Batch],
     clip: float,
     machine: Machine,
@@ -160,7 +160,7 @@ def take_step(
     window: Window,
 ) -> None:
     """One optimiser step over all micro-batches."""
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad()
     counts = count_targets(batches)
     loss = torch.zeros((), device=machine.device)
     for number, batch in enumerate(batches):

@@ -1,15 +1,23 @@
-"""Optimisers, and which weights decay."""
+"""Optimisers, and which weights decay.
 
+Biases and norms never decay (BERT). "muon" (Jordan et al. 2024) makes the update of every hidden matrix orthogonal, by
+PyTorch's own `torch.optim.Muon`; tables, heads and vectors stay with AdamW. Its updates are scaled to the size of AdamW's,
+so that the same rate serves both.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+Memory = dict[Tensor, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class OptimConfig:
-    kind: Literal["adamw"] = "adamw"
+    kind: Literal["adamw", "muon"] = "adamw"
     rate: float = 1e-4
     decay: float = 0.01
     beta1: float = 0.9
@@ -18,45 +26,84 @@ class OptimConfig:
     clip: float = 1.0  # gradient norm; 0: no clipping
 
 
-def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """AdamW in its fused form. Biases and norms do not decay (BERT)."""
+class Optimizer:
+    """One or more of PyTorch's optimisers, each with its share of the weights."""
+
+    def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
+        self.parts = parts
+
+    def zero_grad(self) -> None:
+        for part in self.parts:
+            part.zero_grad(set_to_none=True)
+
+    def step(self) -> None:
+        for part in self.parts:
+            part.step()
+
+    def set_rate(self, rate: float) -> None:
+        for part in self.parts:
+            for group in part.param_groups:
+                group["lr"] = rate * group.get("scale", 1.0)
+
+    def memory(self) -> Memory:
+        """What is remembered of each weight (momenta, step counts), copied."""
+        return {p: _copy(kept) for part in self.parts for p, kept in part.state.items()}
+
+    def restore(self, memory: Memory) -> None:
+        for part in self.parts:
+            part.state.clear()
+            for p in (p for group in part.param_groups for p in group["params"]):
+                if p in memory:
+                    part.state[p] = _copy(memory[p])
+
+
+def _copy(kept: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in kept.items()}
+
+
+def build_optimizer(model: nn.Module, config: OptimConfig) -> Optimizer:
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    if config.kind == "adamw":
+        return Optimizer([_adamw((p for _, p in named), config)])
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    inner = [p for name, p in named if p.ndim == 2 and id(p) not in tables and ".blocks." in f".{name}"]
+    rest = {id(p) for p in inner}
+    muon = torch.optim.Muon(inner, lr=config.rate, weight_decay=config.decay, adjust_lr_fn="match_rms_adamw")
+    return Optimizer([muon, _adamw((p for _, p in named if id(p) not in rest), config)])
+
+
+def _adamw(parameters: Iterable[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
+    """AdamW in its fused form where there is one."""
+    found = list(parameters)
     groups = [
-        {"params": [p for name, p in named if p.ndim >= 2], "weight_decay": config.decay},
-        {"params": [p for name, p in named if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in found if p.ndim >= 2], "weight_decay": config.decay},
+        {"params": [p for p in found if p.ndim < 2], "weight_decay": 0.0},
     ]
-    fused = all(p.device.type in ("cpu", "cuda") for _, p in named)
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=config.rate,
         betas=(config.beta1, config.beta2),
         eps=config.eps,
-        fused=fused,
+        fused=all(p.device.type in ("cpu", "cuda") for p in found),
     )
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = rate * group.get("scale", 1.0)
-
-
-def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """The optimiser's memory by parameter name, as plain tensors: "name|exp_avg"."""
-    named: dict[torch.Tensor, str] = {p: name for name, p in model.named_parameters()}
-    found: dict[str, torch.Tensor] = {}
-    for parameter, memory in optimizer.state.items():
-        for what, value in memory.items():
-            tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
-            found[f"{named[parameter]}|{what}"] = tensor.detach().contiguous()
-    return found
+    named: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+    return {
+        f"{named[p]}|{what}": (value if isinstance(value, Tensor) else torch.tensor(value)).detach().contiguous()
+        for p, kept in optimizer.memory().items()
+        for what, value in kept.items()
+    }
 
 
-def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+def load_optimizer(model: nn.Module, optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
     """Put back what `optimizer_tensors` gave."""
     named = dict(model.named_parameters())
-    optimizer.state.clear()
+    memory: Memory = {}
     for name, tensor in tensors.items():
         parameter_name, what = name.rsplit("|", 1)
         parameter = named[parameter_name]
-        # The fused optimiser keeps its step count beside the weights.
-        optimizer.state[parameter][what] = tensor.to(parameter.device).clone()
+        memory.setdefault(parameter, {})[what] = tensor.to(parameter.device)
+    optimizer.restore(memory)

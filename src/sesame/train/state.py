@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from sesame.train.optim import Optimizer
+
 
 @dataclass
 class State:
@@ -29,7 +31,7 @@ class State:
 class Snapshot:
     """A copy of weights and optimiser in memory, to fall back to within a few steps."""
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> None:
+    def __init__(self, model: nn.Module, optimizer: Optimizer, state: State) -> None:
         self.model, self.optimizer = model, optimizer
         self.take(state)
 
@@ -37,18 +39,11 @@ class Snapshot:
     def take(self, state: State) -> None:
         self.state = State.from_json(state.to_json() | {"skipped": [*state.skipped], "history": [*state.history]})
         self.weights = [p.detach().clone() for p in self.model.parameters()]
-        self.memory = {
-            p: {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in memory.items()}
-            for p, memory in self.optimizer.state.items()
-        }
+        self.memory = self.optimizer.memory()
 
     @torch.no_grad()
     def restore(self) -> State:
         for parameter, kept in zip(self.model.parameters(), self.weights, strict=True):
             parameter.copy_(kept)
-        self.optimizer.state.clear()
-        for owner, memory in self.memory.items():
-            self.optimizer.state[owner] = {
-                name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in memory.items()
-            }
+        self.optimizer.restore(self.memory)
         return State.from_json(self.state.to_json())

@@ -20,7 +20,7 @@ READ_ACTIVATIONS = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {
 CLASSES = {"bert": "Bert", "megatron-bert": "MegatronBert"}
 
 
-def family(config: EncoderConfig) -> str | None:
+def family(config: EncoderConfig, heads: set[str]) -> str | None:
     """The model type that computes exactly what this encoder computes, or None."""
     plain = (
         config.positions == "learned"
@@ -33,7 +33,7 @@ def family(config: EncoderConfig) -> str | None:
     return {"post": "bert", "pre": "megatron-bert"}.get(config.order) if plain else None
 
 
-def untie(named: dict[str, Tensor], described: dict[str, Any]) -> None:
+def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
     """An output layer with weights of its own has, for transformers, a bias of its own too."""
     if "cls.predictions.decoder.weight" in named:
         described["tie_word_embeddings"] = False
@@ -41,7 +41,7 @@ def untie(named: dict[str, Tensor], described: dict[str, Any]) -> None:
 
 
 def write_config(config: EncoderConfig, heads: set[str]) -> dict[str, Any]:
-    kind = family(config)
+    kind = family(config, heads)
     assert kind is not None
     if "mlm" in heads:
         model = CLASSES[kind] + ("ForPreTraining" if "nsp" in heads else "ForMaskedLM")
@@ -104,12 +104,16 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
         copy = name == "cls.predictions.decoder.bias" or (tied and name == "cls.predictions.decoder.weight")
         if copy or name in tidy or name.endswith(("position_ids", "embeddings.token_type_ids")):
             continue
-        if name.endswith(("LayerNorm.gamma", "LayerNorm.beta")):
-            name = name.replace(".gamma", ".weight").replace(".beta", ".bias")
+        name = today(name)
         if bare and name.startswith(("embeddings.", "encoder.", "pooler.")):
             name = "bert." + name
         tidy[name] = tensor
     return tidy
+
+
+def today(name: str) -> str:
+    """TensorFlow called a norm's weight gamma and its bias beta."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def table(config: EncoderConfig) -> list[Row]:
@@ -122,27 +126,28 @@ def table(config: EncoderConfig) -> list[Row]:
         Row("backbone.embeddings.segments.weight", ("bert.embeddings.token_type_embeddings.weight",)),
     ]
     if pre:
-        rows += _both("backbone.final_norm", "bert.encoder.ln")
+        rows += both("backbone.final_norm", "bert.encoder.ln")
     else:
-        rows += _both("backbone.embeddings.norm", "bert.embeddings.LayerNorm")
+        rows += both("backbone.embeddings.norm", "bert.embeddings.LayerNorm")
     for number in range(config.depth):
         ours, theirs = f"backbone.blocks.{number}", f"bert.encoder.layer.{number}"
         for kind in ("weight", "bias"):
             heads = tuple(f"{theirs}.attention.self.{part}.{kind}" for part in ("query", "key", "value"))
             rows.append(Row(f"{ours}.attention.qkv.{kind}", heads))
-        rows += _both(f"{ours}.attention.out", f"{theirs}.attention.output.dense")
-        rows += _both(f"{ours}.attention_norm", f"{theirs}.attention." + ("ln" if pre else "output.LayerNorm"))
-        rows += _both(f"{ours}.feedforward.up", f"{theirs}.intermediate.dense")
-        rows += _both(f"{ours}.feedforward.down", f"{theirs}.output.dense")
-        rows += _both(f"{ours}.feedforward_norm", f"{theirs}." + ("ln" if pre else "output.LayerNorm"))
-    rows += _both("mlm.dense", "cls.predictions.transform.dense")
-    rows += _both("mlm.norm", "cls.predictions.transform.LayerNorm")
+        rows += both(f"{ours}.attention.out", f"{theirs}.attention.output.dense")
+        rows += both(f"{ours}.attention_norm", f"{theirs}.attention." + ("ln" if pre else "output.LayerNorm"))
+        rows += both(f"{ours}.feedforward.up", f"{theirs}.intermediate.dense")
+        rows += both(f"{ours}.feedforward.down", f"{theirs}.output.dense")
+        rows += both(f"{ours}.feedforward_norm", f"{theirs}." + ("ln" if pre else "output.LayerNorm"))
+    rows += both("mlm.dense", "cls.predictions.transform.dense")
+    rows += both("mlm.norm", "cls.predictions.transform.LayerNorm")
     rows.append(Row("mlm.bias", ("cls.predictions.bias",)))
     rows.append(Row("mlm.table", ("cls.predictions.decoder.weight",), rows=v))
-    rows += _both("pooler", "bert.pooler.dense")
-    rows += _both("nsp", "cls.seq_relationship")
+    rows += both("pooler", "bert.pooler.dense")
+    rows += both("nsp", "cls.seq_relationship")
     return rows
 
 
-def _both(ours: str, theirs: str) -> list[Row]:
+def both(ours: str, theirs: str) -> list[Row]:
+    """Weight and bias of one module."""
     return [Row(f"{ours}.{kind}", (f"{theirs}.{kind}",)) for kind in ("weight", "bias")]

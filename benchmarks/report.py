@@ -1,0 +1,38 @@
+"""What all benchmarks say about themselves: the machine, the day, a table in README.md."""
+
+import datetime
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+README = Path(__file__).with_name("README.md")
+
+
+def machine() -> str:
+    """The processor, its cores and the library, without the name of the host."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.machine()
+    wide = "AVX-512" if any("avx512f" in line for line in lines if line.startswith("flags")) else "AVX2"
+    return f"{name} ({wide}), {os.cpu_count()} cores, torch {torch.__version__}, {datetime.date.today():%Y-%m-%d}"
+
+
+def put(name: str, text: str) -> None:
+    """Replace what stands between the markers `<!-- name -->` and `<!-- /name -->` of README.md."""
+    first, last = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    whole = README.read_text(encoding="utf-8")
+    if whole.count(first) != 1 or whole.count(last) != 1:
+        raise SystemExit(f"{README.name}: the markers of {name} are missing or not alone; put them back")
+    before, rest = whole.split(first)
+    _, after = rest.split(last)
+    README.write_text(before + first + text.rstrip("\n") + "\n" + last + after, encoding="utf-8")
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,116 @@
+"""ESM as Hugging Face writes it: the one encoder there with norms first, rotary positions, biases and GELU.
+
+It was made for proteins (Lin et al. 2022), but nothing in it is about proteins; our `order = "pre"` with
+`positions = "rotary"` and no segments computes the same.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sesame.backbones.encoder import EncoderConfig
+from sesame.checkpoint.hf.bert import both, today
+from sesame.checkpoint.names import Row
+from sesame.errors import SesameError
+
+
+def family(config: EncoderConfig, heads: set[str]) -> str | None:
+    fits = (
+        config.order == "pre"
+        and config.positions == "rotary"
+        and config.rotary_base == 10000.0
+        and config.segments == 0
+        and config.bias
+        and config.activation == "gelu"
+        and config.share == "none"
+        and config.embedding_width in (0, config.width)
+        and heads <= {"mlm"}
+    )
+    return "esm" if fits else None
+
+
+def write_config(config: EncoderConfig, heads: set[str]) -> dict[str, Any]:
+    return {
+        "architectures": ["EsmForMaskedLM" if "mlm" in heads else "EsmModel"],
+        "model_type": "esm",
+        "vocab_size": config.vocab,
+        "hidden_size": config.width,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.inner or 4 * config.width,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "max_position_embeddings": config.max_length,
+        "layer_norm_eps": config.eps,
+        "position_embedding_type": "rotary",
+        "emb_layer_norm_before": False,
+        "token_dropout": False,
+        "is_folding_model": False,
+        "initializer_range": config.init,
+        "tie_word_embeddings": True,
+    }
+
+
+def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
+    wanted = {
+        "position_embedding_type": "rotary",
+        "emb_layer_norm_before": False,
+        "token_dropout": False,
+        "is_folding_model": False,
+    }
+    for key, value in wanted.items():
+        if (found.get(key) or False) != (value or False):
+            raise SesameError(f"{place}: {key} = {found.get(key)!r} is not supported; only {value!r} is")
+    return EncoderConfig(
+        vocab=int(found["vocab_size"]),
+        width=int(found["hidden_size"]),
+        depth=int(found["num_hidden_layers"]),
+        heads=int(found["num_attention_heads"]),
+        inner=int(found["intermediate_size"]),
+        max_length=int(found.get("max_position_embeddings", 1026)),
+        segments=0,
+        positions="rotary",
+        order="pre",
+        dropout=float(found.get("hidden_dropout_prob", 0.1)),
+        attention_dropout=float(found.get("attention_probs_dropout_prob", 0.1)),
+        eps=float(found.get("layer_norm_eps", 1e-12)),
+    )
+
+
+def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Leave out buffers, the contact head for proteins, and the tied copy of the table."""
+    bare = not any(name.startswith("esm.") for name in found)
+    skip = ("position_ids", "inv_freq", "lm_head.decoder.weight")
+    named = {today(f"esm.{name}" if bare else name): tensor for name, tensor in found.items()}
+    return {name: t for name, t in named.items() if not name.endswith(skip) and ".contact_head." not in name}
+
+
+def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
+    """The contact head is part of the class there; zeros keep it quiet."""
+    maps = described["num_hidden_layers"] * described["num_attention_heads"]
+    table = named["esm.embeddings.word_embeddings.weight"]
+    named["esm.contact_head.regression.weight"] = torch.zeros(1, maps, dtype=table.dtype)
+    named["esm.contact_head.regression.bias"] = torch.zeros(1, dtype=table.dtype)
+
+
+def table(config: EncoderConfig) -> list[Row]:
+    rows = [
+        Row("backbone.embeddings.tokens.weight", ("esm.embeddings.word_embeddings.weight",), rows=config.vocab),
+        *both("backbone.final_norm", "esm.encoder.emb_layer_norm_after"),
+    ]
+    for number in range(config.depth):
+        ours, theirs = f"backbone.blocks.{number}", f"esm.encoder.layer.{number}"
+        for kind in ("weight", "bias"):
+            parts = tuple(f"{theirs}.attention.self.{part}.{kind}" for part in ("query", "key", "value"))
+            rows.append(Row(f"{ours}.attention.qkv.{kind}", parts))
+        rows += both(f"{ours}.attention.out", f"{theirs}.attention.output.dense")
+        rows += both(f"{ours}.attention_norm", f"{theirs}.attention.LayerNorm")
+        rows += both(f"{ours}.feedforward.up", f"{theirs}.intermediate.dense")
+        rows += both(f"{ours}.feedforward.down", f"{theirs}.output.dense")
+        rows += both(f"{ours}.feedforward_norm", f"{theirs}.LayerNorm")
+    rows += both("mlm.dense", "lm_head.dense")
+    rows += both("mlm.norm", "lm_head.layer_norm")
+    rows.append(Row("mlm.bias", ("lm_head.bias",)))
+    return rows
