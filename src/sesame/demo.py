@@ -33,7 +33,9 @@ SIZE = "tiny"
 # higher rate, fresh masks, no dropout, no second objective, and rotary positions, which need not be learnt first.
 SETTINGS = (
     "tokenizer.size=8192",
+    "backbone.order=pre",
     "backbone.positions=rotary",
+    "backbone.segments=0",
     "backbone.dropout=0.0",
     "backbone.attention_dropout=0.0",
     "objectives.nsp=false",

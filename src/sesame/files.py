@@ -7,28 +7,90 @@ leaves the old state or the new one, never half of it.
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from safetensors import SafetensorError
 
 from sesame.errors import SesameError
+
+_FULL = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "the disk is full; free some space and run the same command again")
+_PLACE = {
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), "cannot write here; choose a folder that you may write to"
+    ),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "a file stands where a folder is needed; choose another place"),
+    errno.EISDIR: "a folder stands where a file is needed; choose another place",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+}
 
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Turn a full disk or a missing permission into one sentence about `path`."""
+    with _told(path, _FULL | _PLACE):
+        yield
+
+
+@contextmanager
+def full_disk(path: Path) -> Iterator[None]:
+    """As `disk_errors`, for long work that also reads: only a full disk is sure to be about `path`."""
+    with _told(path, _FULL):
+        yield
+
+
+@contextmanager
+def _told(path: Path, known: dict[int, str]) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise SesameError(f"{path}: the disk is full; free some space and run the same command again") from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise SesameError(f"{path}: cannot write here; choose a folder that you may write to") from error
-        if error.errno in (errno.ENOTDIR, errno.EEXIST):
-            raise SesameError(f"{path}: a file stands where a folder is needed; choose another place") from error
-        raise
+    except (OSError, SafetensorError) as error:
+        number = error.errno if isinstance(error, OSError) else _rust_errno(error)
+        if number not in known:
+            raise
+        raise SesameError(f"{_without_asides(path)}: {known[number]}") from error
+
+
+def _rust_errno(error: SafetensorError) -> int | None:
+    """Safetensors tells what the system said only in the text of its error."""
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
+
+
+# ---- written aside --------------------------------------------------------------------------------------------------
+
+_ASIDE = re.compile(r"\.(?P<name>.+)\.\d+\.(?P<kind>part|old)")
+
+
+def _aside(target: Path, kind: str = "part") -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}.{kind}")
+
+
+def _without_asides(path: Path) -> Path:
+    """The name that the user knows: a folder that is still being written is called by its final name."""
+    return Path(*(found["name"] if (found := _ASIDE.fullmatch(part)) else part for part in path.parts))
+
+
+def is_aside(path: Path) -> bool:
+    return _ASIDE.fullmatch(path.name) is not None
+
+
+def tidy(folder: Path) -> None:
+    """Remove what killed processes left half-written in `folder`; only for a folder that nobody else writes to now."""
+    for left in folder.glob(".*"):
+        found = _ASIDE.fullmatch(left.name)
+        if found is None:
+            continue
+        target = left.with_name(found["name"])
+        if found["kind"] == "old" and not target.exists():  # killed between the two renames
+            left.rename(target)
+        elif left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
 
 
 def sync(path: Path) -> None:
@@ -43,7 +105,7 @@ def sync(path: Path) -> None:
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
     """Give an empty folder to write into; on success it becomes `target`, on failure nothing is left."""
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    aside = _aside(target)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(aside, ignore_errors=True)
@@ -54,7 +116,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
                 sync(file)
             sync(aside)
             if target.exists():
-                old = target.with_name(f".{target.name}.{os.getpid()}.old")
+                old = _aside(target, "old")
                 shutil.rmtree(old, ignore_errors=True)
                 target.rename(old)
                 aside.rename(target)
@@ -67,16 +129,27 @@ def whole_folder(target: Path) -> Iterator[Path]:
             raise
 
 
-def write_whole(target: Path, text: str) -> None:
-    """Write a text file in one piece."""
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+@contextmanager
+def whole_file(target: Path) -> Iterator[IO[bytes]]:
+    """Give a file to write into; on success it becomes `target`, on failure nothing is left."""
+    aside = _aside(target)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("w", encoding="utf-8") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        aside.rename(target)
+        try:
+            with aside.open("wb") as handle:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+            aside.rename(target)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+
+def write_whole(target: Path, text: str) -> None:
+    """Write a text file in one piece."""
+    with whole_file(target) as handle:
+        handle.write(text.encode())
 
 
 def write_json(target: Path, value: Any) -> None:
@@ -88,5 +161,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SesameError(f"{path}: no such file") from None
+    except OSError as error:
+        raise SesameError(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise SesameError(f"{path}: not readable as JSON ({error}); copy the file again") from error

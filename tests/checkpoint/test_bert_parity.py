@@ -211,7 +211,7 @@ def test_norms_first_with_rotary_positions_open_as_esm(tmp_path: Path) -> None:
     real = inputs["attention_mask"].bool()
     with torch.no_grad():
         wanted = theirs(**inputs).logits[real]
-    assert_equal(found["mlm"], wanted)
+    assert_equal(found["mlm"], wanted, 1e-6)  # transformers turns the heads in float32, whatever the model's precision
     (tmp_path / "ours").mkdir()
     save_parts(tmp_path / "ours", parts)
     back, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "ours", dtype=torch.float64, output_loading_info=True)

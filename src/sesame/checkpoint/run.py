@@ -15,7 +15,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from sesame.checkpoint.folder import Parts, save_parts
 from sesame.config import dump_toml, read_toml
 from sesame.errors import SesameError
-from sesame.files import disk_errors, read_json, whole_folder, write_json, write_whole
+from sesame.files import disk_errors, full_disk, is_aside, read_json, tidy, whole_folder, write_json, write_whole
 from sesame.progress import say
 from sesame.train.optim import Optimizer, load_optimizer, optimizer_tensors
 from sesame.train.state import State
@@ -45,21 +45,47 @@ class Run:
     @contextmanager
     def claim(cls, folder: Path, identity: Mapping[str, Any]) -> Iterator["Run"]:
         """Start a run in an empty or new folder, or go on with the same run; refuse everything else."""
-        with disk_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            known = (folder / "recipe.toml").is_file()
-            if not known and any(item.name != ".lock" for item in folder.iterdir()):
-                raise SesameError(f"{folder}: is not empty and holds no run; choose another --out")
-            with (folder / ".lock").open("w") as lock:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise SesameError(f"{folder}: another process is working on this run; wait for it or stop it") from None
-                if known:
-                    _same(read_toml(folder / "recipe.toml"), json.loads(json.dumps(identity)), folder)
-                else:
-                    write_whole(folder / "recipe.toml", dump_toml(identity))
-                yield cls(folder, identity)
+        run = cls(folder, identity)
+        with ExitStack() as stack:
+            with disk_errors(folder):
+                new = run._open(stack)
+            try:
+                with full_disk(folder):
+                    yield run
+            except SesameError:
+                if new:
+                    run._withdraw()
+                raise
+
+    def _open(self, stack: ExitStack) -> bool:
+        """Lock the folder, which `stack` unlocks, and say whether the run begins here."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        recipe = self.folder / "recipe.toml"
+        if not recipe.is_file() and any(item.name != ".lock" and not is_aside(item) for item in self.folder.iterdir()):
+            raise SesameError(f"{self.folder}: is not empty and holds no run; choose another --out")
+        lock = stack.enter_context((self.folder / ".lock").open("w"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SesameError(
+                f"{self.folder}: another process is working on this run; wait for it or stop it"
+            ) from None
+        tidy(self.folder)
+        tidy(self.folder / "checkpoints")
+        if recipe.is_file():
+            _same(read_toml(recipe), json.loads(json.dumps(self.identity)), self.folder)
+            return False
+        write_whole(recipe, dump_toml(self.identity))
+        return True
+
+    def _withdraw(self) -> None:
+        """A mistake ended a new run before its first checkpoint: what it made must not bind the corrected command."""
+        if self._checkpoints() or self.final.exists():
+            return
+        for part in ("tokenizer", "events", "checkpoints"):
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        self.metrics.unlink(missing_ok=True)
+        (self.folder / "recipe.toml").unlink(missing_ok=True)
 
     def save(self, parts: Parts, model: nn.Module, optimizer: Optimizer, state: State, card: str) -> Path:
         """Write a checkpoint, then drop the oldest."""
@@ -152,5 +178,3 @@ def _whole(folder: Path) -> bool:
         return all(_sum(folder / name) == wanted for name, wanted in sums.items())
     except (OSError, json.JSONDecodeError, UnicodeDecodeError):
         return False
-
-

@@ -42,10 +42,20 @@ def main() -> None:
         complain(str(error))
         sys.exit(_code(error))
     except KeyboardInterrupt:
+        from sesame.cli.show import complain
+
+        complain("stopped by SIGINT; run the same command again to go on")
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:  # what no room foresaw about a file: still a sentence
+        if error.filename is None:
+            raise
+        from sesame.cli.show import complain
+
+        complain(f"{error.filename}: {error.strerror}; check the file, its folder and their permissions")
+        sys.exit(2)
 
 
 def _code(error: SesameError) -> int:

@@ -18,6 +18,8 @@ def lines_of(texts: list[str] | None, file: Path | None) -> list[str]:
     from sesame.errors import SesameError
 
     if texts:
+        for text in texts:
+            _check_utf8(text, "the command line")
         return texts
     if file is None and sys.stdin.isatty():
         raise SesameError('give a text, such as "Paris is the [MASK] of France.", or --file FILE, or pipe lines in')
@@ -27,11 +29,22 @@ def lines_of(texts: list[str] | None, file: Path | None) -> list[str]:
     return found
 
 
+def _check_utf8(text: str, place: str) -> None:
+    """Bytes that are no UTF-8 reach Python as lone surrogates."""
+    from sesame.errors import SesameError
+
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise SesameError(f"{place}: the text is not UTF-8; convert it, for example with iconv")
+
+
 def _lines(file: Path | None) -> Iterator[str]:
     from sesame.data.readers import read_documents
 
     if file is None:
-        yield from (line.rstrip("\n") for line in sys.stdin)
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            text = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
+            _check_utf8(text, f"standard input, line {number}")
+            yield text
     else:
         for document in read_documents([file]):
             yield from document.text.split("\n")
@@ -63,7 +76,9 @@ def fill(
             continue
         typer.echo(text)
         for number, mask in enumerate(masks, 1):
-            best = "  ".join(f"{token} {chance:.1%}" for token, chance in zip(mask.tokens, mask.probabilities, strict=True))
+            best = "  ".join(
+                f"{token} {chance:.1%}" for token, chance in zip(mask.tokens, mask.probabilities, strict=True)
+            )
             typer.echo(f"  {number}. {best}")
 
 
@@ -85,18 +100,23 @@ def embed(
     import numpy as np
 
     import sesame
+    from sesame.cli.show import check_new
     from sesame.errors import SesameError
-    from sesame.files import disk_errors
+    from sesame.files import whole_file
     from sesame.progress import say
 
-    if out is not None and out.suffix != ".npy":
-        raise SesameError(f"--out {out}: must end in .npy")
+    if out is not None:
+        if out.suffix != ".npy":
+            raise SesameError(f"--out {out}: must end in .npy")
+        check_new(out)
     wanted = lines_of(texts, file)
     vectors = sesame.load(model, device).embed(wanted, layers, pooling, progress=True)
     if out is None:
         for text, vector in zip(wanted, vectors, strict=True):
-            typer.echo(jsonlib.dumps({"text": text, "vector": [round(float(x), 6) for x in vector]}, ensure_ascii=False))
+            typer.echo(
+                jsonlib.dumps({"text": text, "vector": [round(float(x), 6) for x in vector]}, ensure_ascii=False)
+            )
     else:
-        with disk_errors(out), out.open("wb") as handle:
+        with whole_file(out) as handle:
             np.save(handle, vectors)
         say(f"{out}: {vectors.shape[0]:,} vectors of {vectors.shape[1]}")

@@ -19,13 +19,12 @@ def convert(
     Example: sesame convert old-bert/ --out clean-bert
     """
     from sesame.checkpoint.folder import check_fit, load_parts, save_parts
-    from sesame.errors import SesameError
+    from sesame.cli.show import check_new
     from sesame.files import whole_folder
     from sesame.progress import say
     from sesame.text import Tokenizer
 
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise SesameError(f"{out}: exists already; choose another --out or remove it")
+    check_new(out)
     parts = load_parts(model)
     if tokenizer is not None:
         parts.tokenizer = Tokenizer.load(tokenizer)

@@ -31,7 +31,9 @@ def tokenizer(
     out: Path = typer.Option(..., "--out", help="The folder to write."),
     kind: str = typer.Option("wordpiece", help="wordpiece, bpe or unigram."),
     size: int = typer.Option(30_000, min=8, help="How many pieces."),
-    lowercase: bool = typer.Option(True, "--lowercase/--cased", help="Lower-case the text; letters stay apart (й is not и)."),
+    lowercase: bool = typer.Option(
+        True, "--lowercase/--cased", help="Lower-case the text; letters stay apart (й is not и)."
+    ),
     strip_accents: bool = typer.Option(False, help="Drop accents as BERT's uncased models do (й becomes и)."),
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
 ) -> None:
@@ -39,6 +41,7 @@ def tokenizer(
 
     Example: sesame tokenizer corpus.txt.xz --kind wordpiece --size 16384 --out my-tokenizer
     """
+    from sesame.cli.show import check_new
     from sesame.data.readers import corpus_files, corpus_size, read_documents
     from sesame.errors import SesameError
     from sesame.files import whole_folder
@@ -47,8 +50,7 @@ def tokenizer(
 
     if kind not in ("wordpiece", "bpe", "unigram"):
         raise SesameError(f"--kind {kind}: must be wordpiece, bpe or unigram")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise SesameError(f"{out}: exists already; choose another --out or remove it")
+    check_new(out)
     files = corpus_files(text)
     with bar("tokenizer", corpus_size(files), "B") as shown:
         texts = (document.text for document in read_documents(files, field, shown.advance))
@@ -56,7 +58,10 @@ def tokenizer(
         made = train_tokenizer(texts, kind, size, lowercase=lower, strip_accents=strip_accents)  # type: ignore[arg-type]
     with whole_folder(out) as folder:
         made.save(folder)
-    say(f"{out}: {len(made):,} pieces" + (f" (the text gives no more than that of {size:,})" if len(made) < size else ""))
+    say(
+        f"{out}: {len(made):,} pieces"
+        + (f" (the text gives no more than that of {size:,})" if len(made) < size else "")
+    )
 
 
 def recipes(
@@ -79,6 +84,8 @@ def recipes(
             typer.echo(f"{known:12} {table.get('about', '')}\n{'':12} {table.get('paper', '')}\n{'':12} sizes: {sizes}")
     elif action == "show" and name is not None:
         read_recipe(name)  # a clear complaint about a name that is not there
-        typer.echo((resources.files("sesame") / "recipes" / f"{name}.toml").read_text(encoding="utf-8"), nl=False)
+        own = name.endswith(".toml")
+        place = Path(name) if own else resources.files("sesame") / "recipes" / f"{name}.toml"
+        typer.echo(place.read_text(encoding="utf-8"), nl=False)
     else:
         raise SesameError("write `sesame recipes` for the list, or `sesame recipes show NAME`")

@@ -35,6 +35,10 @@ Model = Callable[[Batch], list[Term]]
 class Interrupted(SesameError):
     """The user or the system asked to stop; everything is saved."""
 
+    def __init__(self, asked: str, step: int) -> None:
+        super().__init__(f"stopped by {asked} at step {step}; everything is saved, run the same command again to go on")
+        self.exit_code = 128 + signal.Signals[asked]  # what a shell reports for a process that ended so
+
 
 @dataclass(frozen=True)
 class Clock:
@@ -142,7 +146,7 @@ def fit(
                     snapshot.take(state)
                     if stop.asked:
                         hooks.save(state)
-                        raise Interrupted(f"stopped by {stop.asked} at step {state.step}; everything is saved")
+                        raise Interrupted(stop.asked, state.step)
                     _between(model, state, hooks)
         return state
     finally:
