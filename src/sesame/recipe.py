@@ -59,16 +59,13 @@ class Recipe:
     tokenizer: TokenizerConfig = TokenizerConfig()
     backbone: dict[str, Any] = field(default_factory=dict)
     objectives: dict[str, Any] = field(default_factory=dict)
-    optimizer: OptimConfig = OptimConfig()
-    schedule: Schedule = Schedule()
+    optimizer: OptimConfig = field(default_factory=OptimConfig)
+    schedule: Schedule = field(default_factory=Schedule)
     evaluation: Evaluation = Evaluation()
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            key: {name: dataclasses.asdict(config) for name, config in value.items()} if key == "objectives" else value
-            for key, value in dataclasses.asdict(dataclasses.replace(self, objectives={})).items()
-            if key != "objectives"
-        } | {"objectives": {name: dataclasses.asdict(config) for name, config in self.objectives.items()}}
+        plain = dataclasses.asdict(dataclasses.replace(self, objectives={}))
+        return plain | {"objectives": {name: dataclasses.asdict(config) for name, config in self.objectives.items()}}
 
 
 def recipe_names() -> list[str]:
@@ -127,7 +124,9 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
     if kind not in BACKBONES:
         raise SesameError(unknown(str(kind), BACKBONES, f"{place}: backbone", "kind"))
     _, config = BACKBONES[kind]
-    build(config, {"vocab": 1, **{key: value for key, value in backbone.items() if key != "kind"}}, f"{place}: backbone")
+    build(
+        config, {"vocab": 1, **{key: value for key, value in backbone.items() if key != "kind"}}, f"{place}: backbone"
+    )
     objectives = {}
     for name, values in recipe.objectives.items():
         if name not in CONFIGS:

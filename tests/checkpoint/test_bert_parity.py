@@ -22,7 +22,7 @@ from transformers import (
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.data.batch import Batch
 
-TINY = dict(vocab_size=97, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40)
+TINY = {"vocab_size": 97, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
 SHAPES: dict[str, dict[str, Any]] = {
     "one layer": {"num_hidden_layers": 1},
     "three heads": {"hidden_size": 33, "num_attention_heads": 3, "intermediate_size": 17},
@@ -52,7 +52,11 @@ def ragged(config: Any, length: int = 11) -> tuple[Batch, dict[str, torch.Tensor
     segments = torch.randint(0, config.type_vocab_size, (3, length), generator=generator)
     lengths = torch.tensor([length, length // 2, 1])
     mask = (torch.arange(length)[None] < lengths[:, None]).long()
-    return Batch(ids, lengths, segments=segments), {"input_ids": ids, "token_type_ids": segments, "attention_mask": mask}
+    return Batch(ids, lengths, segments=segments), {
+        "input_ids": ids,
+        "token_type_ids": segments,
+        "attention_mask": mask,
+    }
 
 
 def answers(parts: Parts, batch: Batch) -> dict[str, torch.Tensor]:
@@ -98,9 +102,7 @@ def test_pretraining_model_both_ways(shape: str, family: str, tmp_path: Path) ->
 
     (tmp_path / "ours").mkdir()
     save_parts(tmp_path / "ours", parts)
-    back, report = kinds[family][1].from_pretrained(
-        tmp_path / "ours", output_loading_info=True, dtype=torch.float64
-    )
+    back, report = kinds[family][1].from_pretrained(tmp_path / "ours", output_loading_info=True, dtype=torch.float64)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
     with torch.no_grad():
@@ -195,6 +197,7 @@ def test_padding_never_leaks() -> None:
             assert_equal(encoder(Batch(ids, lengths), only).last, both.take(only), 1e-12)
             assert dataclasses.asdict(config)["order"] == order
 
+
 def test_norms_first_with_rotary_positions_open_as_esm(tmp_path: Path) -> None:
     config = EsmConfig(
         vocab_size=97, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40, pad_token_id=0,
@@ -214,7 +217,9 @@ def test_norms_first_with_rotary_positions_open_as_esm(tmp_path: Path) -> None:
     assert_equal(found["mlm"], wanted, 1e-6)  # transformers turns the heads in float32, whatever the model's precision
     (tmp_path / "ours").mkdir()
     save_parts(tmp_path / "ours", parts)
-    back, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "ours", dtype=torch.float64, output_loading_info=True)
+    back, report = AutoModelForMaskedLM.from_pretrained(
+        tmp_path / "ours", dtype=torch.float64, output_loading_info=True
+    )
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
     with torch.no_grad():

@@ -43,7 +43,9 @@ shapes = st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size
 
 @settings(max_examples=60, deadline=None)
 @given(shape=shapes, kind=st.sampled_from(KINDS), length=st.integers(8, 40))
-def test_examples_are_well_formed(tmp_path_factory: pytest.TempPathFactory, shape: list[list[int]], kind: Kind, length: int) -> None:
+def test_examples_are_well_formed(
+    tmp_path_factory: pytest.TempPathFactory, shape: list[list[int]], kind: Kind, length: int
+) -> None:
     packer = Packer(corpus(shape, tmp_path_factory.mktemp("pack")), kind, length, SPECIALS, words=True)
     batch = draw(packer)
     assert batch.ids.shape[1] <= length
@@ -61,13 +63,17 @@ def test_examples_are_well_formed(tmp_path_factory: pytest.TempPathFactory, shap
             assert batch.segments is not None
             assert ids[:size].count(SPECIALS.sep) == 2
             middle = ids.index(SPECIALS.sep)
-            assert batch.segments[row].tolist() == [0] * (middle + 1) + [1] * (size - middle - 1) + [0] * (len(ids) - size)
+            assert batch.segments[row].tolist() == [0] * (middle + 1) + [1] * (size - middle - 1) + [0] * (
+                len(ids) - size
+            )
             assert 1 < middle < size - 2  # both sides hold something
 
 
 @settings(max_examples=40, deadline=None)
 @given(shape=shapes, length=st.integers(8, 40), kind=st.sampled_from(["sentences", "documents", "blocks"]))
-def test_single_texts_lose_nothing(tmp_path_factory: pytest.TempPathFactory, shape: list[list[int]], length: int, kind: Kind) -> None:
+def test_single_texts_lose_nothing(
+    tmp_path_factory: pytest.TempPathFactory, shape: list[list[int]], length: int, kind: Kind
+) -> None:
     part = corpus(shape, tmp_path_factory.mktemp("pack"))
     packer = Packer(part, kind, length, SPECIALS)
     batch = draw(packer)

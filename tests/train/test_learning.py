@@ -14,8 +14,8 @@ from sesame.data.pack import Packer, Specials, hold_out
 from sesame.data.store import Store
 from sesame.objectives import Vocab, build
 from sesame.objectives.mlm import MaskedLMConfig
+from sesame.objectives.model import Model
 from sesame.objectives.pair import NextSentenceConfig
-from sesame.pretraining import Model
 from sesame.text import Tokenizer
 from sesame.train.held_out import held_out
 from sesame.train.loop import Clock, Hooks, fit
@@ -29,11 +29,29 @@ CPU = Machine(torch.device("cpu"), "fp32")
 
 
 def learn(
-    store: Store, tokenizer: Tokenizer, objectives: dict[str, object], packing: str, length: int, steps: int, rate: float
+    store: Store,
+    tokenizer: Tokenizer,
+    objectives: dict[str, object],
+    packing: str,
+    length: int,
+    steps: int,
+    rate: float,
 ) -> tuple[Model, list[Batch]]:
     """Train a small encoder; gives it with fixed held-out batches."""
     torch.manual_seed(0)
-    backbone = Encoder(EncoderConfig(len(tokenizer), 64, 2, 4, max_length=length, dropout=0.0, attention_dropout=0.0, order="pre"))
+    backbone = Encoder(
+        EncoderConfig(
+            len(tokenizer),
+            64,
+            2,
+            4,
+            max_length=length,
+            dropout=0.0,
+            attention_dropout=0.0,
+            order="pre",
+            positions="rotary",
+        )
+    )
     model = Model(backbone, build(objectives, backbone, Vocab(len(tokenizer), tokenizer.ids())))
     train, valid = hold_out(store, 0, 0.05)
     specials = Specials(tokenizer.id("cls"), tokenizer.id("sep"), tokenizer.id("pad"))

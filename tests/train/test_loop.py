@@ -16,8 +16,8 @@ from sesame.data.pack import Packer, Specials, hold_out
 from sesame.errors import SesameError
 from sesame.objectives import Vocab, build
 from sesame.objectives.mlm import MaskedLMConfig
+from sesame.objectives.model import Model
 from sesame.objectives.pair import NextSentenceConfig
-from sesame.pretraining import Model
 from sesame.train.guard import Guard
 from sesame.train.loop import Clock, Hooks, Window, count_targets, fit, step_loss, take_step
 from sesame.train.optim import OptimConfig, build_optimizer

@@ -59,7 +59,11 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
         described = module.write_config(config, set(parts.heads))
         module.finish(named, described)
     if parts.tokenizer is not None:
-        described |= {f"{role}_token_id": id for role, id in parts.tokenizer.ids().items() if role in ("pad", "bos", "eos", "mask")}
+        described |= {
+            f"{role}_token_id": id
+            for role, id in parts.tokenizer.ids().items()
+            if role in ("pad", "bos", "eos", "mask")
+        }
         parts.tokenizer.save(folder)
     described["torch_dtype"] = "float32" if all(t.dtype == torch.float32 for t in named.values()) else "float64"
     write_json(folder / "config.json", described)
@@ -97,7 +101,7 @@ def _old_model_type(found: Mapping[str, Any], folder: Path) -> str:
     """Files of 2019 name no type: BERT's are told by their keys."""
     if {"hidden_size", "num_hidden_layers", "type_vocab_size"} <= set(found):
         return "bert"
-    raise SesameError(f"{folder / 'config.json'}: names no model_type; add one, such as \"model_type\": \"bert\"")
+    raise SesameError(f'{folder / "config.json"}: names no model_type; add one, such as "model_type": "bert"')
 
 
 def _tokenizer(folder: Path, vocab: int) -> Tokenizer | None:
@@ -128,7 +132,9 @@ def _fill(backbone: Encoder, found: dict[str, Tensor], table: list[Row] | None, 
     state, missing, unused = import_state(table, found, wanted)
     lacking = [name for name in missing if name.startswith("backbone.")]
     if lacking:
-        raise SesameError(f"{folder}: the weights lack {lacking[0]} ({len(lacking)} tensors missing); copy the folder again")
+        raise SesameError(
+            f"{folder}: the weights lack {lacking[0]} ({len(lacking)} tensors missing); copy the folder again"
+        )
     for name, tensor in state.items():
         if tensor.shape != wanted[name].shape:
             sizes = f"{tuple(tensor.shape)} in the file, {tuple(wanted[name].shape)} by config.json"
@@ -149,7 +155,9 @@ def _fill(backbone: Encoder, found: dict[str, Tensor], table: list[Row] | None, 
 def _mlm_head(config: EncoderConfig, found: Mapping[str, Tensor]) -> MaskedLMHead:
     activation = "gelu" if config.activation == "geglu" else config.activation
     tied = not {"mlm.table", "cls.predictions.decoder.weight"} & set(found)
-    return MaskedLMHead(config.width, config.embedding_width or config.width, config.vocab, activation, config.eps, tied)
+    return MaskedLMHead(
+        config.width, config.embedding_width or config.width, config.vocab, activation, config.eps, tied
+    )
 
 
 @torch.no_grad()

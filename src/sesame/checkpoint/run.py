@@ -4,7 +4,7 @@
     RUN/metrics.jsonl       one line every few steps
     RUN/events/             the same for TensorBoard
     RUN/tokenizer/          the tokenizer, if it was trained for this run
-    RUN/checkpoints/step-N/ a model folder, plus train/: optimiser, position, sums of all files
+    RUN/checkpoints/step-N/ a model folder, plus train/: optimiser, position, length of the log, sums
     RUN/final/              the result
 
 A checkpoint appears in one piece. One that was damaged later is noticed by its sums, and the one before it is taken.
@@ -13,6 +13,7 @@ A checkpoint appears in one piece. One that was damaged later is noticed by its 
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -95,6 +96,7 @@ class Run:
             (folder / "train").mkdir()
             save_file(_cpu(optimizer_tensors(model, optimizer)), folder / "train" / "optimizer.safetensors")
             write_json(folder / "train" / "state.json", state.to_json())
+            write_json(folder / "train" / "metrics.json", {"bytes": self._logged()})
             files = sorted(file for file in folder.rglob("*") if file.is_file())
             write_json(folder / "train" / "sums.json", {str(f.relative_to(folder)): _sum(f) for f in files})
         for old in self._checkpoints()[KEEP:]:
@@ -117,7 +119,7 @@ class Run:
         """Optimiser and position; the weights are read by the caller, who knows their names."""
         load_optimizer(model, optimizer, load_file(folder / "train" / "optimizer.safetensors"))
         state = State.from_json(read_json(folder / "train" / "state.json"))
-        self._cut_metrics(state.step)
+        self._cut_metrics(read_json(folder / "train" / "metrics.json")["bytes"])
         return state
 
     def log(self, line: Mapping[str, Any]) -> None:
@@ -125,20 +127,16 @@ class Run:
             handle.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def cut_all_metrics(self) -> None:
-        self._cut_metrics(-1)
+        self._cut_metrics(0)
 
-    def _cut_metrics(self, step: int) -> None:
+    def _logged(self) -> int:
+        return self.metrics.stat().st_size if self.metrics.is_file() else 0
+
+    def _cut_metrics(self, size: int) -> None:
         """Forget what was logged after the checkpoint: it will be logged again."""
-        if not self.metrics.is_file():
-            return
-        kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line)
-            except (json.JSONDecodeError, KeyError):
-                continue  # the line that the kill cut in two
-        write_whole(self.metrics, "".join(line + "\n" for line in kept))
+        if self._logged() > size:
+            with disk_errors(self.metrics):
+                os.truncate(self.metrics, size)
 
     def _checkpoints(self) -> list[Path]:
         """Newest first."""

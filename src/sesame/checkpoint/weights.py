@@ -42,7 +42,9 @@ def _read(file: Path) -> dict[str, Tensor]:
     except SafetensorError as error:
         raise SesameError(f"{file}: damaged or cut off ({error}); copy it again") from error
     except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
-        raise SesameError(f"{file}: damaged, or holds more than weights; copy it again or convert it to safetensors") from error
+        raise SesameError(
+            f"{file}: damaged, or holds more than weights; copy it again or convert it to safetensors"
+        ) from error
     if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
         raise SesameError(f"{file}: does not hold plain weights (a table of tensors); convert it to safetensors")
     return loaded

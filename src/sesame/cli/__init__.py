@@ -3,12 +3,12 @@
 PyTorch is imported inside the commands only, so that `sesame --help` answers at once.
 """
 
-import os
 import sys
 
 import typer
 
 from sesame.cli import answers, models, prepare, train
+from sesame.cli.show import complain
 from sesame.errors import SesameError
 
 app = typer.Typer(
@@ -36,24 +36,16 @@ def main() -> None:
     """Run a command; a user's mistake ends with one sentence and exit code 2, never with a traceback."""
     try:
         app()
+    except SystemExit as end:
+        if end.code == 130:  # Typer has turned Ctrl-C into this
+            complain("stopped by SIGINT; run the same command again to go on")
+        raise
     except SesameError as error:
-        from sesame.cli.show import complain
-
         complain(str(error))
         sys.exit(_code(error))
-    except KeyboardInterrupt:
-        from sesame.cli.show import complain
-
-        complain("stopped by SIGINT; run the same command again to go on")
-        sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except OSError as error:  # what no room foresaw about a file: still a sentence
+    except OSError as error:
         if error.filename is None:
             raise
-        from sesame.cli.show import complain
-
         complain(f"{error.filename}: {error.strerror}; check the file, its folder and their permissions")
         sys.exit(2)
 

@@ -42,20 +42,16 @@ def tokenizer(
     Example: sesame tokenizer corpus.txt.xz --kind wordpiece --size 16384 --out my-tokenizer
     """
     from sesame.cli.show import check_new
-    from sesame.data.readers import corpus_files, corpus_size, read_documents
+    from sesame.data.readers import corpus_files
+    from sesame.data.vocabulary import tokenizer_from
     from sesame.errors import SesameError
     from sesame.files import whole_folder
-    from sesame.progress import bar, say
-    from sesame.text.train import train_tokenizer
+    from sesame.progress import say
 
     if kind not in ("wordpiece", "bpe", "unigram"):
         raise SesameError(f"--kind {kind}: must be wordpiece, bpe or unigram")
     check_new(out)
-    files = corpus_files(text)
-    with bar("tokenizer", corpus_size(files), "B") as shown:
-        texts = (document.text for document in read_documents(files, field, shown.advance))
-        lower = lowercase and kind != "bpe"  # byte-level BPE keeps the text as it is
-        made = train_tokenizer(texts, kind, size, lowercase=lower, strip_accents=strip_accents)  # type: ignore[arg-type]
+    made = tokenizer_from(corpus_files(text), field, kind, size, lowercase, strip_accents)  # type: ignore[arg-type]
     with whole_folder(out) as folder:
         made.save(folder)
     say(

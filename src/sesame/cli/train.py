@@ -12,12 +12,16 @@ def register(app: typer.Typer) -> None:
 
 def pretrain(
     recipe: str = typer.Argument(..., help="A recipe by name (`sesame recipes`) or a .toml file."),
-    text: list[str] = typer.Option(..., "--text", help="Text files or folders; repeat, or list several after one --text."),
+    text: list[str] = typer.Option(
+        ..., "--text", help="Text files or folders; repeat, or list several after one --text."
+    ),
     out: Path | None = typer.Option(None, "--out", help="The folder of the run; by default runs/RECIPE-SIZE."),
     more: list[str] = typer.Argument(None, help="More text files.", show_default=False),
     size: str | None = typer.Option(None, help="tiny, mini, small, medium, base or large."),
     start: str | None = typer.Option(None, help="A model folder to go on from."),
-    tokenizer: str | None = typer.Option(None, help="A tokenizer folder or file; otherwise one is trained on the text."),
+    tokenizer: str | None = typer.Option(
+        None, help="A tokenizer folder or file; otherwise one is trained on the text."
+    ),
     valid: list[str] = typer.Option([], "--valid", help="Held-out text; otherwise a part of the text is kept aside."),
     budget: str | None = typer.Option(None, help="Wall-clock for everything, such as 10m or 1h30m."),
     steps: int | None = typer.Option(None, min=1, help="Optimiser steps instead of a budget."),

@@ -184,7 +184,9 @@ class Packer:
         ids[:, 0] = self.specials.cls
         place = pieces.row * width + within
         ids.reshape(-1)[place + pieces.length] = self.specials.sep
-        inside = np.arange(int(pieces.length.sum())) - np.repeat(np.cumsum(pieces.length) - pieces.length, pieces.length)
+        inside = np.arange(int(pieces.length.sum())) - np.repeat(
+            np.cumsum(pieces.length) - pieces.length, pieces.length
+        )
         source, goal = np.repeat(pieces.start, pieces.length) + inside, np.repeat(place, pieces.length) + inside
         ids.reshape(-1)[goal] = self.tokens[source]
         extra: dict[str, Any] = {}

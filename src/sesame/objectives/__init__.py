@@ -17,7 +17,9 @@ CONFIGS: dict[str, type[Any]] = {"mlm": MaskedLMConfig, "nsp": NextSentenceConfi
 
 def _mlm(config: MaskedLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if "mask" not in vocab.roles:
-        raise SesameError("masked language modelling needs a mask token, and this tokenizer has none; train another one")
+        raise SesameError(
+            "masked language modelling needs a mask token, and this tokenizer has none; train another one"
+        )
     assert isinstance(backbone, Encoder)
     c = backbone.config
     activation = "gelu" if c.activation == "geglu" else c.activation

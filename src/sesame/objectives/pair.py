@@ -53,6 +53,8 @@ class NextSentence(Objective):
     def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
         targets = encoded.batch.targets["nsp"]
         logits = self.head(encoded.take(encoded.batch.lengths.new_zeros(encoded.batch.size, 1))[:, 0])
-        total = F.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, targets.labels, reduction="sum")
+        total = F.cross_entropy(
+            logits.float() if logits.dtype == torch.bfloat16 else logits, targets.labels, reduction="sum"
+        )
         hits = None if self.training else (logits.argmax(-1) == targets.labels).sum()
         return [Term("nsp", total, targets.count(), hits=hits)]

@@ -32,7 +32,9 @@ def mark_masks(text: str, tokenizer: Tokenizer) -> str:
 
 
 @torch.no_grad()
-def fill(backbone: Backbone, head: nn.Module, tokenizer: Tokenizer, texts: Sequence[str], top: int, limit: int) -> list[list[Filled]]:
+def fill(
+    backbone: Backbone, head: nn.Module, tokenizer: Tokenizer, texts: Sequence[str], top: int, limit: int
+) -> list[list[Filled]]:
     """For each text, for each mask in it, the `top` best tokens."""
     answers = []
     backbone.eval()
@@ -41,7 +43,9 @@ def fill(backbone: Backbone, head: nn.Module, tokenizer: Tokenizer, texts: Seque
         marked = mark_masks(text, tokenizer)
         encoding = tokenizer.encode(marked, special=True)
         if len(encoding.ids) > limit:
-            raise SesameError(f"the text has {len(encoding.ids)} tokens, the model takes {limit}; shorten it: {text[:60]!r}")
+            raise SesameError(
+                f"the text has {len(encoding.ids)} tokens, the model takes {limit}; shorten it: {text[:60]!r}"
+            )
         places = [at for at, id in enumerate(encoding.ids) if id == tokenizer.id("mask")]
         if not places:
             raise SesameError(f"no mask in {text[:60]!r}; write [MASK] where a word is wanted")

