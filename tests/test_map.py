@@ -1,0 +1,43 @@
+"""Each room knows only the rooms before it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import sesame
+
+ROOT = Path(sesame.__file__).parent
+ROOMS = ["text", "data", "nn", "backbones", "generate", "objectives", "tasks", "train", "checkpoint", "evaluate", "explain", "serve"]
+GROUND = {"errors", "files", "progress", "chance", "config", "__init__"}
+
+
+def imported(file: Path) -> set[str]:
+    """The rooms of ours that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("sesame.") and name.count(".") >= 1}
+    return found - {"__version__"}
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if (ROOT / room).is_dir()])
+def test_rooms_look_back_only(room: str) -> None:
+    allowed = GROUND | set(ROOMS[: ROOMS.index(room) + 1])
+    for file in sorted((ROOT / room).rglob("*.py")):
+        assert imported(file) <= allowed, f"{file.relative_to(ROOT)} imports {sorted(imported(file) - allowed)}"
+
+
+def test_the_ground_knows_no_room() -> None:
+    for name in GROUND - {"__init__"}:
+        assert imported(ROOT / f"{name}.py") <= GROUND
+
+
+def test_text_and_data_do_not_need_torch_to_build_a_store() -> None:
+    """Worker processes import these; they must start fast."""
+    for name in ("text/tokenizer.py", "data/encode.py", "data/workers.py", "data/sentences.py", "data/readers.py"):
+        assert "import torch" not in (ROOT / name).read_text(encoding="utf-8")
