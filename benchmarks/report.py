@@ -3,6 +3,7 @@
 import datetime
 import os
 import platform
+import time
 from pathlib import Path
 
 import torch
@@ -20,6 +21,17 @@ def machine() -> str:
     name = names[0] if names else platform.machine()
     wide = "AVX-512" if any("avx512f" in line for line in lines if line.startswith("flags")) else "AVX2"
     return f"{name} ({wide}), {os.cpu_count()} cores, torch {torch.__version__}, {datetime.date.today():%Y-%m-%d}"
+
+
+def others() -> float:
+    """Seconds of processor time, so far, that went to anybody but this process (Linux; elsewhere 0)."""
+    try:
+        first = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    except OSError:
+        return 0.0
+    user, nice, system, _, _, interrupts, soft, stolen = (int(value) for value in first[1:9])
+    busy = (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
+    return busy - time.process_time()
 
 
 def put(name: str, text: str) -> None:

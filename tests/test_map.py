@@ -8,7 +8,21 @@ import pytest
 import sesame
 
 ROOT = Path(sesame.__file__).parent
-ROOMS = ["text", "data", "nn", "backbones", "generate", "objectives", "tasks", "train", "checkpoint", "evaluate", "explain", "serve"]
+ROOMS = [
+    "text",
+    "data",
+    "nn",
+    "backbones",
+    "generate",
+    "objectives",
+    "doctor",
+    "tasks",
+    "train",
+    "checkpoint",
+    "evaluate",
+    "explain",
+    "serve",
+]
 GROUND = {"errors", "files", "progress", "chance", "config", "__init__"}
 
 

@@ -3,6 +3,7 @@
 PyTorch is imported inside the commands only, so that `sesame --help` answers at once.
 """
 
+import os
 import sys
 
 import typer
@@ -10,6 +11,9 @@ import typer
 from sesame.cli import answers, models, prepare, train
 from sesame.cli.show import complain
 from sesame.errors import SesameError
+
+# Threads of PyTorch that wait asleep, not spinning: beside other work on the machine a step is twice as fast.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(
     name="sesame",

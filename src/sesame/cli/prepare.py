@@ -21,7 +21,7 @@ def doctor(
 
     Example: sesame doctor corpus.txt.xz --tokenizer runs/mine/tokenizer
     """
-    from sesame.cli.checkup import run_doctor
+    from sesame.doctor import run_doctor
 
     raise typer.Exit(run_doctor(text, tokenizer, field, json))
 

@@ -1,4 +1,4 @@
-"""Figures about a corpus, and about a tokenizer on it: what `sesame doctor` judges by.
+"""Figures about a corpus: what `sesame doctor` judges a text by.
 
 One pass over the text keeps a histogram of code points, counters of lengths and eight bytes for each paragraph; what
 costs more (sentences, words, the tokenizer) looks at an even sample of some megabytes.
@@ -12,7 +12,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -24,18 +24,15 @@ from numpy.typing import NDArray
 from sesame.data.readers import LONGEST_DOCUMENT, Document, file_kind, read_documents
 from sesame.data.sentences import split_sentences
 from sesame.data.streams import Progress
+from sesame.doctor.scripts import SPACELESS, guess_language, script_shares
 from sesame.errors import SesameError
-from sesame.text import Tokenizer
 from sesame.text.train import sample_texts
 
 SAMPLE = 20_000_000  # bytes that the sentence splitter looks at
-TOKENIZER_SAMPLE = 5_000_000  # bytes that the tokenizer looks at
 BLOCK = 1 << 21  # characters that are counted at once
 SHORTEST = 40  # characters: shorter paragraphs (headings, "Yes.") repeat by nature
 MOST_HASHES = 4_000_000
 LONG_SENTENCE = {"words": 128, "characters": 256}
-NEEDED_ROLES = ("pad", "unk", "cls", "sep", "mask")
-SPACELESS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
 
 # UTF-8 that was read as another encoding. A set in front lets the engine skip to the next candidate; where a pair could
 # be an accident (capital Ð or Р before a quote), several in a row are asked for.
@@ -61,9 +58,6 @@ _SIGNS = {
     ),
 }
 _COUNTED = ("replacement", "control", "invisible")  # by the histogram; the others by a search
-_SPACELESS_RUN = re.compile(
-    "([\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+)"
-)
 
 
 @dataclass
@@ -315,220 +309,3 @@ def _lengths(counts: Counter[int], unit: str) -> Lengths:
     while histogram and not histogram[0][2]:
         histogram.pop(0)
     return Lengths(unit, int(sizes[0]), quantile(0.5), quantile(0.9), quantile(0.99), int(sizes[-1]), histogram)
-
-
-_SCRIPT_NAMES = (
-    "Latin Cyrillic Greek Armenian Georgian Hebrew Arabic Syriac Thaana Ethiopic Devanagari Bengali Gurmukhi Gujarati "
-    "Oriya Tamil Telugu Kannada Malayalam Sinhala Thai Lao Tibetan Myanmar Khmer Mongolian Cherokee Hangul Hiragana "
-    "Katakana Bopomofo Han"
-)
-_SCRIPTS = frozenset(_SCRIPT_NAMES.split())
-
-
-def script_of(letter: str) -> str:
-    """Latin, Cyrillic, Han ... by the first word of the character's name."""
-    words = unicodedata.name(letter, "").replace("KATAKANA-HIRAGANA", "KATAKANA").replace("CJK", "HAN").title().split()
-    return next((word for word in words[:2] if word in _SCRIPTS), "Other")
-
-
-def script_shares(characters: Mapping[str, int]) -> dict[str, float]:
-    """The share of each script in the letters, the largest first."""
-    counts: Counter[str] = Counter()
-    for char, count in characters.items():
-        if char.isalpha():
-            counts[script_of(char)] += count
-    total = max(1, counts.total())
-    return {script: count / total for script, count in counts.most_common()}
-
-
-_FUNCTION_WORDS = {
-    "English": "the of and to in is that was for with",
-    "German": "der die und das ist nicht ein zu den mit",
-    "French": "le la les des et est une dans que pour",
-    "Spanish": "el la los las y es una en que por",
-    "Italian": "il che di la non è per una sono del",
-    "Portuguese": "o a os que de não uma em para do",
-    "Dutch": "de het een en van is dat niet op voor",
-    "Polish": "nie się na jest że do to jak po przez",
-    "Turkish": "ve bir bu için ile da de olarak çok daha",
-    "Russian": "и в не на что с как это по из",
-    "Ukrainian": "і в не на що з як це та до",
-    "Bulgarian": "и на да се за от не това са като",
-    "Arabic": "في من على أن إلى عن ما هذا التي لا",
-    "Persian": "و در به از که این را با است می",
-}
-_ONE_LANGUAGE = {"Hangul": "Korean", "Greek": "Greek", "Hebrew": "Hebrew", "Thai": "Thai", "Georgian": "Georgian"}
-
-
-def guess_language(sample: Sequence[str], scripts: Mapping[str, float]) -> str | None:
-    """The language of most of the text by its script and its commonest words; None when nothing stands out."""
-    if scripts.get("Hiragana", 0) + scripts.get("Katakana", 0) > 0.1:
-        return "Japanese"
-    main = next(iter(scripts), "")
-    if main == "Han":
-        return "Chinese"
-    if main in _ONE_LANGUAGE:
-        return _ONE_LANGUAGE[main]
-    words: Counter[str] = Counter()
-    for text in sample[:: max(1, len(sample) // 500)]:
-        words.update(text[:2000].lower().split())
-    shares = {name: sum(words[w] for w in known.split()) for name, known in _FUNCTION_WORDS.items()}
-    best, second = sorted(shares, key=shares.__getitem__, reverse=True)[:2]
-    return best if shares[best] > max(1.2 * shares[second], 0.05 * words.total(), 3) else None
-
-
-# ---- the tokenizer ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Merge:
-    """Different letters that the tokenizer makes one; `becomes` is empty for marks that it drops."""
-
-    becomes: str
-    letters: dict[str, int]  # with how often they stand in the text, the commonest first
-    lost: int  # how many of them can no longer be told from the letter that they became
-
-
-@dataclass(frozen=True)
-class SplitWord:
-    word: str
-    count: int
-    pieces: list[str]
-
-
-@dataclass(frozen=True)
-class TokenizerFigures:
-    name: str
-    pieces: int
-    sampled_bytes: int
-    missing_roles: list[str]
-    pieces_per_word: float  # in scripts that have spaces
-    pieces_per_word_by_script: dict[str, float]  # the worst first; scripts without spaces: pieces per character
-    unknown_share: float  # of all tokens
-    unknown_characters: list[tuple[str, str, int]]  # character, code point, count in the whole text
-    unknown_words: list[tuple[str, int]]  # count in the sample
-    merged: list[Merge]
-    merged_share: float  # letters lost by merging, of all letters
-    changed_words: float  # share of words that normalization changes beyond their case
-    most_split: list[SplitWord]
-    unused: float  # share of the vocabulary that the sample never needs
-
-
-def check_tokenizer(tokenizer: Tokenizer, checked: Checked) -> TokenizerFigures:
-    """Push the words of the sample and every character of the text through the tokenizer."""
-    raw: Counter[str] = Counter()
-    texts = sample_texts(checked.sample, cap=TOKENIZER_SAMPLE)
-    for text in texts:
-        raw.update(text.split())
-    unk = tokenizer.id("unk") if tokenizer.has("unk") else -1
-    used, unknown_words, unknown, total = np.zeros(len(tokenizer), bool), Counter[str](), 0, 0
-    for word, count, ids, offsets in _encoded(tokenizer, raw):
-        used[ids] = True
-        total += count * len(ids)
-        if unk in ids:
-            unknown += count * ids.count(unk)
-            for id, (start, end) in zip(ids, offsets, strict=True):
-                if id == unk:
-                    unknown_words[word[max(0, start - 1) : max(0, end - 1)]] += count
-    merged = merged_letters(tokenizer, checked.characters)
-    letters = sum(count for char, count in checked.characters.items() if char.isalpha())
-    cores = _cores(raw, checked.characters)
-    mean, by_script, most_split = _fertility(tokenizer, cores)
-    changed = sum(count for word, count in cores.items() if _changed(tokenizer, word))
-    return TokenizerFigures(
-        name=tokenizer.name,
-        pieces=len(tokenizer),
-        sampled_bytes=sum(len(text.encode("utf-8", "replace")) for text in texts),
-        missing_roles=[role for role in NEEDED_ROLES if not tokenizer.has(role)],
-        pieces_per_word=mean,
-        pieces_per_word_by_script=by_script,
-        unknown_share=unknown / max(1, total),
-        unknown_characters=_unknown_characters(tokenizer, checked.characters, unk),
-        unknown_words=unknown_words.most_common(20),
-        merged=merged,
-        merged_share=sum(merge.lost for merge in merged) / max(1, letters),
-        changed_words=changed / max(1, cores.total()),
-        most_split=most_split,
-        unused=float(1 - used.mean()),
-    )
-
-
-def _encoded(
-    tokenizer: Tokenizer, words: Mapping[str, int]
-) -> Iterator[tuple[str, int, list[int], list[tuple[int, int]]]]:
-    """(word, count, ids, offsets); a word goes in behind a space, as in running text, which shifts offsets by one."""
-    known = list(words.items())
-    for start in range(0, len(known), 20_000):
-        part = known[start : start + 20_000]
-        for (word, count), found in zip(
-            part, tokenizer.encode_batch([" " + w for w, _ in part], literal=True), strict=True
-        ):
-            yield word, count, found.ids, found.offsets
-
-
-def _cores(raw: Mapping[str, int], characters: Mapping[str, int]) -> Counter[str]:
-    """Words without the punctuation around them, runs of text without spaces apart; what has no letter is no word."""
-    edges = "".join(char for char in characters if unicodedata.category(char)[0] in "PSC")
-    cores: Counter[str] = Counter()
-    for word, count in raw.items():
-        for part in [word] if word.isascii() else _SPACELESS_RUN.split(word):
-            core = part.strip(edges)
-            if core and (core[0].isalpha() or core[-1].isalpha()):
-                cores[core] += count
-    return cores
-
-
-def _fertility(tokenizer: Tokenizer, cores: Counter[str]) -> tuple[float, dict[str, float], list[SplitWord]]:
-    """Pieces per word: the mean, by script, and the common words that are cut most."""
-    pieces, units = Counter[str](), Counter[str]()
-    common = {word for word, count in cores.most_common(3000) if count > 1 and len(word) > 3}
-    split: list[tuple[int, int, str, list[int]]] = []
-    for word, count, ids, _ in _encoded(tokenizer, cores):
-        script = script_of(word[0] if word[0].isalpha() else word[-1])
-        pieces[script] += count * len(ids)
-        units[script] += count * (len(word) if script in SPACELESS else 1)
-        if word in common and len(ids) > 1 and script not in SPACELESS:
-            split.append((-len(ids), -count, word, ids))
-    enough = 0.001 * units.total()
-    rates = {script: pieces[script] / units[script] for script in units if units[script] >= enough}
-    spaced = [script for script in units if script not in SPACELESS]
-    mean = sum(pieces[script] for script in spaced) / max(1, sum(units[script] for script in spaced))
-    shown = [SplitWord(word, -count, [tokenizer.token(id) for id in ids]) for _, count, word, ids in sorted(split)[:15]]
-    return mean, dict(sorted(rates.items(), key=lambda pair: -pair[1])), shown
-
-
-def _unknown_characters(tokenizer: Tokenizer, characters: Mapping[str, int], unk: int) -> list[tuple[str, str, int]]:
-    seen = {char: count for char, count in characters.items() if not char.isspace()}
-    found = [(word, count) for word, count, ids, _ in _encoded(tokenizer, seen) if unk in ids]
-    found.sort(key=lambda pair: (-pair[1], pair[0]))
-    return [(char, f"U+{ord(char):04X}", count) for char, count in found[:20]]
-
-
-def _normalized(tokenizer: Tokenizer, text: str) -> str:
-    normalizer = tokenizer.backend.normalizer
-    return text if normalizer is None else str(normalizer.normalize_str(text)).strip(" ▁")
-
-
-def _plain(text: str) -> str:
-    """Without case, and in one spelling of those that Unicode calls equivalent."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
-
-
-def merged_letters(tokenizer: Tokenizer, characters: Mapping[str, int]) -> list[Merge]:
-    """Groups of different letters that become the same, beyond case and width: й and и, ё and е, ö and o."""
-    groups: dict[str, Counter[str]] = {}
-    for char, count in characters.items():
-        if char.isalpha() or unicodedata.category(char) in ("Mn", "Mc"):
-            becomes = unicodedata.normalize("NFC", _normalized(tokenizer, char))
-            groups.setdefault(_plain(becomes), Counter())[_plain(char)] += count
-    found = []
-    for becomes, letters in groups.items():
-        lost = letters.total() - letters[becomes]
-        if lost and (len(letters) > 1 or not becomes):
-            shown = {letter: count for letter, count in letters.most_common() if count}
-            found.append(Merge(becomes, shown, lost))
-    return sorted(found, key=lambda merge: -merge.lost)
-
-
-def _changed(tokenizer: Tokenizer, word: str) -> bool:
-    return not word.isascii() and _plain(_normalized(tokenizer, word)).replace(" ", "") != _plain(word)

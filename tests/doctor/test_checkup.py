@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sesame.data import checkup
-from sesame.data.checkup import Checked, check_text, check_tokenizer, merged_letters, script_of, script_shares
+from sesame.doctor import text as checkup
+from sesame.doctor.scripts import script_of, script_shares
+from sesame.doctor.text import Checked, check_text
+from sesame.doctor.tokenizer import check_tokenizer, merged_letters
 from sesame.errors import SesameError
 from sesame.text import Tokenizer
 from sesame.text.train import train_tokenizer

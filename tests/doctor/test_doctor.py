@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from sesame import demo
 from sesame.cli import app
-from sesame.cli.checkup import run_doctor
+from sesame.doctor import run_doctor
 from sesame.errors import SesameError
 from sesame.text.train import train_tokenizer
 
