@@ -30,14 +30,14 @@ def word_tokenizer(words: list[str]) -> Tokenizer:
 
 
 class Chain:
-    """Words that follow each other by a first-order Markov chain: each has five successors."""
+    """Words that follow each other by a first-order Markov chain: each has four successors."""
 
     def __init__(self, words: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
         self.words = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(words)]
         self.step = np.zeros((words, words))
         for word in range(words):
-            self.step[word, rng.permutation(words)[:5]] = (0.4, 0.25, 0.15, 0.1, 0.1)
+            self.step[word, rng.permutation(words)[:4]] = (0.5, 0.25, 0.15, 0.1)
         values, vectors = np.linalg.eig(self.step.T)
         stay = np.real(vectors[:, np.argmax(np.real(values))])
         self.start = stay / stay.sum()
@@ -45,16 +45,14 @@ class Chain:
     def text(self, documents: int, sentences: int, length: int, seed: int) -> str:
         """Documents of sentences; the chain runs through a document without a break."""
         rng = np.random.default_rng(seed)
-        made = []
-        for _ in range(documents):
-            word = int(rng.choice(len(self.words), p=self.start))
-            found = []
-            for _ in range(sentences * length):
-                found.append(self.words[word])
-                word = int(rng.choice(len(self.words), p=self.step[word]))
-            lines = [" ".join(found[i : i + length]) for i in range(0, len(found), length)]
-            made.append("\n".join(lines))
-        return "\n\n".join(made) + "\n"
+        ends = self.step.cumsum(axis=1)
+        words = rng.choice(len(self.words), documents, p=self.start)
+        found = []
+        for _ in range(sentences * length):
+            found.append(words)
+            words = np.minimum((ends[words] < rng.random((documents, 1))).sum(axis=1), len(self.words) - 1)
+        texts = np.array(self.words)[np.stack(found, axis=1).reshape(documents, sentences, length)]
+        return "\n\n".join("\n".join(" ".join(line) for line in text) for text in texts) + "\n"
 
     def best_masked_loss(
         self, batches: list[Batch], mask: float = 0.8, random: float = 0.1, rate: float = 0.15

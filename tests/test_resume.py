@@ -15,6 +15,7 @@ import pytest
 from benchmarks.kill_resume import SETTINGS, command, kill_group, make_text, resumed_from, start, weights
 
 from sesame.checkpoint.run import Run
+from sesame.errors import SesameError
 from sesame.pretraining import Wishes, pretrain
 
 PATIENCE = 120.0  # seconds for anything to happen
@@ -102,6 +103,11 @@ def test_a_crash_while_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(RuntimeError, match="crash"):
             pretrain(small(text, tmp_path / "run"))
     assert [folder.name for folder in sorted((tmp_path / "run" / "checkpoints").iterdir())] == ["step-10", "step-5"]
+    kept = text.read_bytes()
+    make_text(text, 61)
+    with pytest.raises(SesameError, match="the text has changed"):
+        pretrain(small(text, tmp_path / "run"))
+    text.write_bytes(kept)
     pretrain(small(text, tmp_path / "run"))
     assert weights(tmp_path / "run") == weights(tmp_path / "calm")
     check_metrics(tmp_path / "run", 24)

@@ -134,6 +134,7 @@ class _Job:
             self.train_part, self.valid_part = hold_out(store, 0, 0.0)[0], hold_out(held, 0, 0.0)[0]
         else:
             self.train_part, self.valid_part = hold_out(store, self.wishes.seed)
+        self.run.bind([part.store.path.name for part in (self.train_part, self.valid_part)])
         torch.manual_seed(chance.key(self.wishes.seed) >> 1)
         self.model = self._model(started).to(self.machine.device)
         self.optimizer = build_optimizer(self.model, self.recipe.optimizer)

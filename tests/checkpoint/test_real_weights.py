@@ -192,8 +192,11 @@ def test_converted_folder_opens_in_transformers(name: str, tmp_path: Path) -> No
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
     _, inputs = ragged(before.config.vocab_size)
-    wanted, found = their_answers(before, inputs), their_answers(after.eval(), inputs)
-    assert all(torch.equal(found[part], wanted[part]) for part in wanted)
+    weights = after.state_dict()
+    assert all(torch.equal(weights[key], tensor) for key, tensor in before.state_dict().items())
+    real = inputs["attention_mask"].bool()
+    # Kernels round by where a tensor lies in memory, so equal weights may still differ in the last bit.
+    assert_close(their_answers(after.eval(), inputs), their_answers(before, inputs), real)
     ids = [tokenizer(TEXT)["input_ids"] for tokenizer in both_tokenizers(place(name), tmp_path / "clean")]
     assert ids[0] == ids[1]
 

@@ -45,6 +45,8 @@ class EncoderConfig:
         for name in ("vocab", "width", "depth", "heads", "max_length"):
             if getattr(self, name) < 1:
                 raise SesameError(f"backbone.{name} is {getattr(self, name)}; it must be at least 1")
+        if self.depth > 1000:
+            raise SesameError(f"backbone.depth is {self.depth}; a thousand layers are the most")
         if self.width % self.heads:
             raise SesameError(f"backbone.width {self.width} does not divide by {self.heads} heads; change one of them")
         if self.positions == "rotary" and (self.width // self.heads) % 2:

@@ -1,6 +1,7 @@
 """The folder of a run.
 
     RUN/recipe.toml         everything that decides the result: recipe, text, seed, length of the run
+    RUN/text.json           the names of the token stores, which are sums of text and tokenizer
     RUN/metrics.jsonl       one line every few steps
     RUN/events/             the same for TensorBoard
     RUN/tokenizer/          the tokenizer, if it was trained for this run
@@ -15,7 +16,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,18 @@ class Run:
             return
         for part in ("tokenizer", "events", "checkpoints"):
             shutil.rmtree(self.folder / part, ignore_errors=True)
-        self.metrics.unlink(missing_ok=True)
-        (self.folder / "recipe.toml").unlink(missing_ok=True)
+        for name in ("text.json", "metrics.jsonl", "recipe.toml"):
+            (self.folder / name).unlink(missing_ok=True)
+
+    def bind(self, stores: Sequence[str]) -> None:
+        """Hold the run to the text of its first checkpoint: `stores` name the content, not the files."""
+        kept = self.folder / "text.json"
+        known = read_json(kept) if kept.is_file() and self._checkpoints() else list(stores)
+        if known != list(stores):
+            raise SesameError(
+                f"{self.folder}: the text has changed since this run began; bring the old text back or choose another --out"
+            )
+        write_json(kept, known)
 
     def save(self, parts: Parts, model: nn.Module, optimizer: Optimizer, state: State, card: str) -> Path:
         """Write a checkpoint, then drop the oldest."""

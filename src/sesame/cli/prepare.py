@@ -30,7 +30,7 @@ def tokenizer(
     text: list[str] = typer.Argument(..., help="Text files or folders."),
     out: Path = typer.Option(..., "--out", help="The folder to write."),
     kind: str = typer.Option("wordpiece", help="wordpiece, bpe or unigram."),
-    size: int = typer.Option(30_000, min=8, help="How many pieces."),
+    size: int = typer.Option(30_000, min=8, max=10_000_000, help="How many pieces."),
     lowercase: bool = typer.Option(
         True, "--lowercase/--cased", help="Lower-case the text; letters stay apart (й is not и)."
     ),
