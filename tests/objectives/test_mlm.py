@@ -62,9 +62,8 @@ def test_specials_are_never_chosen_and_the_rest_stays(ragged: bool) -> None:
     assert int(old.min()) >= 5
     targets = after.targets["mlm"]
     assert targets.at is not None
-    restored = after.ids.scatter(
-        1, targets.at, torch.where(targets.labels != IGNORE, targets.labels, torch.gather(after.ids, 1, targets.at))
-    )
+    seen = torch.gather(after.ids, 1, targets.at)
+    restored = after.ids.scatter(1, targets.at, torch.where(targets.labels != IGNORE, targets.labels, seen))
     assert torch.equal(restored, batch.ids)
     for row in range(300):  # as many as the paper's code takes, and no place twice
         wanted = max(1, round(0.15 * int(batch.lengths[row])))
