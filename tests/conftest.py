@@ -1,4 +1,4 @@
-"""All tests keep their token stores in a folder of their own, and compute with two threads."""
+"""All tests keep their token stores in a folder of their own; two test processes compute with one thread each."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does,
 import pytest
 import torch
 
-torch.set_num_threads(2)
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -114,9 +114,8 @@ def test_every_recipe_resolves_in_every_size_and_returns(name: str) -> None:
 
 def test_a_users_recipe_takes_a_base(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
-    file.write_text(
-        'base = "bert"\nname = "mine"\n[objectives]\nnsp = false\n[stages.short]\npacking = "documents"\n[stages.long]\nshare = 0\n'
-    )
+    changes = {"objectives": {"nsp": False}, "stages": {"short": {"packing": "documents"}, "long": {"share": 0}}}
+    file.write_text(dump_toml({"base": "bert", "name": "mine", **changes}))
     recipe = resolve(str(file), size="tiny")
     assert (recipe.name, set(recipe.objectives), list(recipe.stages)) == ("mine", {"mlm"}, ["short"])
 

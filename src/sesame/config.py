@@ -114,7 +114,11 @@ def dump_toml(values: Mapping[str, Any], prefix: str = "") -> str:
 
 
 def _key(key: str) -> str:
-    return key if key and all(c.isascii() and (c.isalnum() or c in "-_") for c in key) else json.dumps(key)
+    return key if key and all(c.isascii() and (c.isalnum() or c in "-_") for c in key) else _quoted(key)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _value(value: Any) -> str:
@@ -123,5 +127,5 @@ def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(_value(item) for item in value)}]"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return _quoted(value)
     return repr(value)

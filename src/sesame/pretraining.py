@@ -80,6 +80,8 @@ def pretrain(wishes: Wishes) -> Path:
         device=machine.device.type,
         settings=wishes.settings,
     )
+    if wishes.start is not None and wishes.size is not None:
+        raise SesameError("--start brings a model of its own size; leave --size out")
     if wishes.steps is not None:
         recipe = replace(recipe, steps=wishes.steps)
     files = corpus_files(wishes.text)
@@ -249,6 +251,8 @@ class _Job:
             packer, stage.batch, min(micro, stage.batch), self.wishes.seed, self.model.objective.corrupt, static
         )
         offset = self.state.step - self.state.stage_step
+        if self.state.held_out and not self.next_look:  # resumed: the last look is still good
+            self.next_look = clock.progress(self.state.step) + self.recipe.evaluation.every
         seen = [clock.progress(self.state.step)]
         shown.advance(min(seen[0], 1.0))
 
@@ -359,6 +363,10 @@ class _Job:
         self._keep(began)
 
     def _finish(self, figures: dict[str, float]) -> None:
+        if self.state.step and not self.state.tokens:
+            raise SesameError(
+                "every batch had to be left out: the training diverges from the start; lower optimizer.rate"
+            )
         self.run.save_final(self._parts(), self._card(self.state))
         shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
         done = f"{self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens"

@@ -26,6 +26,10 @@ class TokenizerConfig:
     lowercase: bool = True
     strip_accents: bool = False
 
+    def __post_init__(self) -> None:
+        if not 16 <= self.size <= 2_000_000:
+            raise SesameError(f"tokenizer.size is {self.size}; choose between 16 and 2,000,000 pieces")
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -39,14 +43,18 @@ class Stage:
     micro: int = 0  # sequences at a time; 0: as many as the device takes well
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.length < 8 or self.share < 0:
-            raise SesameError(f"a stage needs batch >= 1, length >= 8, share >= 0; found {self}")
+        if self.batch < 1 or self.length < 8 or self.micro < 0 or not 0 <= self.share < 1e9 or not 0 <= self.short <= 1:
+            raise SesameError(f"a stage needs batch >= 1, length >= 8, share >= 0, short from 0 to 1; found {self}")
 
 
 @dataclass(frozen=True)
 class Evaluation:
     every: float = 0.05  # share of the run between two looks at the held-out text
     tokens: int = 0  # how much held-out text a look takes; 0: what the device does in a moment
+
+    def __post_init__(self) -> None:
+        if not self.every > 0 or self.tokens < 0:
+            raise SesameError("evaluation.every must be above 0 and evaluation.tokens not below it")
 
 
 @dataclass(frozen=True)
@@ -73,8 +81,8 @@ def recipe_names() -> list[str]:
     return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
 
 
-def read_recipe(name: str) -> dict[str, Any]:
-    """The raw table of a recipe by name or by path, with its base underneath."""
+def read_recipe(name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The raw table of a recipe by name or by path, with its base underneath. A base's path starts at the file's folder."""
     if name.endswith(".toml"):
         path = Path(name)
     elif name in recipe_names():
@@ -85,9 +93,10 @@ def read_recipe(name: str) -> dict[str, Any]:
     base = table.pop("base", None)
     if base is None:
         return table
-    if base == name:
-        raise SesameError(f"{path}: its base is itself")
-    return merge(read_recipe(str(base)), table)
+    if str(path) in above:
+        raise SesameError(f"{path}: is its own base, by way of {' and '.join(above)}; end the circle")
+    below = str(path.parent / base) if str(base).endswith(".toml") else str(base)
+    return merge(read_recipe(below, (*above, str(path))), table)
 
 
 def resolve(
@@ -123,6 +132,8 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
     kind = backbone.get("kind", "encoder")
     if kind not in BACKBONES:
         raise SesameError(unknown(str(kind), BACKBONES, f"{place}: backbone", "kind"))
+    if "vocab" in backbone:
+        raise SesameError(f"{place}: backbone.vocab comes from the tokenizer; set tokenizer.size")
     _, config = BACKBONES[kind]
     build(
         config, {"vocab": 1, **{key: value for key, value in backbone.items() if key != "kind"}}, f"{place}: backbone"

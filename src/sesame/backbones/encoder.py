@@ -45,6 +45,8 @@ class EncoderConfig:
         for name in ("vocab", "width", "depth", "heads", "max_length"):
             if getattr(self, name) < 1:
                 raise SesameError(f"backbone.{name} is {getattr(self, name)}; it must be at least 1")
+        if not (0 <= self.dropout < 1 and 0 <= self.attention_dropout < 1 and self.eps > 0 and self.init > 0):
+            raise SesameError("backbone: dropouts lie from 0 to below 1, eps and init above 0")
         if self.depth > 1000:
             raise SesameError(f"backbone.depth is {self.depth}; a thousand layers are the most")
         if self.width % self.heads:

@@ -81,13 +81,18 @@ def load_parts(folder: str | Path, tokenizer: bool = True) -> Parts:
     if not (folder / "config.json").is_file() and (folder / "final" / "config.json").is_file():
         folder = folder / "final"  # a run: its result
     found = read_json(folder / "config.json")
+    if not isinstance(found, dict):
+        raise SesameError(f"{folder / 'config.json'}: holds no table of settings; copy the file again")
     kind = found.get("model_type") or _old_model_type(found, folder)
     if kind == OWN:
-        config = build(EncoderConfig, found["encoder"], str(folder / "config.json"))
+        config = build(EncoderConfig, found.get("encoder", {}), str(folder / "config.json"))
         parts = _fill(Encoder(config), read_weights(folder), None, folder)
     elif kind in FAMILIES:
         module = FAMILIES[kind]
-        config = module.read_config(found, str(folder / "config.json"))
+        try:
+            config = module.read_config(found, str(folder / "config.json"))
+        except (TypeError, ValueError, KeyError) as error:
+            raise SesameError(f"{folder / 'config.json'}: a setting is wrong ({error}); copy the file again") from error
         parts = _fill(Encoder(config), module.clean(read_weights(folder), found), module.table(config), folder)
     else:
         known = ", ".join(sorted(FAMILIES))
@@ -129,7 +134,10 @@ def _fill(backbone: Encoder, found: dict[str, Tensor], table: list[Row] | None, 
     heads = {"mlm": _mlm_head(backbone.config, found), "pooler": pair.pooler, "nsp": pair.out}
     parts = Parts(backbone, dict(heads))
     wanted = parts.state()
-    state, missing, unused = import_state(table, found, wanted)
+    try:
+        state, missing, unused = import_state(table, found, wanted)
+    except (RuntimeError, IndexError) as error:
+        raise SesameError(f"{folder}: the weights do not fit config.json ({error}); copy the folder again") from error
     lacking = [name for name in missing if name.startswith("backbone.")]
     if lacking:
         raise SesameError(

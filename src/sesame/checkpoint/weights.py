@@ -1,6 +1,7 @@
 """Reading weights that others wrote: safetensors (whole or sharded) and old `.bin` files, never by unpickling code."""
 
 import pickle
+import warnings
 from pathlib import Path
 
 import torch
@@ -19,7 +20,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """All tensors of a model folder, under the names in the file."""
     for index in INDEXES:
         if (folder / index).is_file():
-            shards = sorted(set(read_json(folder / index)["weight_map"].values()))
+            listed = read_json(folder / index)
+            if not isinstance(listed, dict) or not isinstance(listed.get("weight_map"), dict):
+                raise SesameError(f"{folder / index}: lists no weights; copy it again")
+            shards = sorted(set(map(str, listed["weight_map"].values())))
             found: dict[str, Tensor] = {}
             for shard in shards:
                 if Path(shard).name != shard:
@@ -38,7 +42,9 @@ def _read(file: Path) -> dict[str, Tensor]:
     try:
         if file.suffix == ".safetensors":
             return load_file(file)
-        loaded = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what PyTorch says of old pickles; the error below says what to do
+            loaded = torch.load(file, map_location="cpu", weights_only=True)
     except SafetensorError as error:
         raise SesameError(f"{file}: damaged or cut off ({error}); copy it again") from error
     except (pickle.UnpicklingError, EOFError, RuntimeError) as error:

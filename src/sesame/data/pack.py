@@ -86,14 +86,15 @@ class Packer:
             raise SesameError(f"length {length} leaves no room for text; choose at least 8")
         if kind == "pairs" and len(part.documents) < 2:
             raise SesameError(
-                "next-sentence pairs need at least two documents: separate documents by a blank line, or set packing "
-                'to "documents" without the nsp objective'
+                f"{part.store.files[0]}: next-sentence pairs need at least two documents: put a blank line between them, "
+                "or train without them (--set objectives.nsp=false --set stages.short.packing=documents "
+                "--set stages.long.packing=documents)"
             )
         self.documents, self.offsets = _split_long(part.documents, np.asarray(part.store.sentences), self.body)
         # (N, 3): begin, end, document; pairs count in sentences, because they are cut between two, the others in tokens
         self.rows = _PLANS[kind](self.documents, self.offsets, self.body)
         if len(self.rows) == 0:
-            raise SesameError(f"the text has no example of length {length}; give more text")
+            raise SesameError(f"{part.store.files[0]}: has no example of length {length}; give more text")
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -50,6 +50,8 @@ class Document:
 def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
     """The files behind `paths`. A folder stands for all text files below it, sorted; hidden and empty ones left out."""
     files: list[Path] = []
+    if "" in paths:
+        raise SesameError("the name of a text is empty; name a file or a folder")
     for path in map(Path, paths):
         if path.is_dir():
             files += _files_below(path)

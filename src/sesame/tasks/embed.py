@@ -5,6 +5,7 @@ Layers, as in the feature-based experiments of the BERT paper (table 7): `last`,
 layer on [CLS]), or `none` for all tokens.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 import torch
@@ -34,7 +35,7 @@ POOLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def choose_layers(name: str, layers: Sequence[Tensor]) -> Tensor:
-    if name.lstrip("-").isdigit():
+    if re.fullmatch(r"-?[0-9]{1,6}", name):
         if not -len(layers) <= int(name) < len(layers):
             raise SesameError(f"layer {name}: the model has layers 0 (embeddings) to {len(layers) - 1}")
         return layers[int(name)]

@@ -12,6 +12,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sesame.errors import SesameError
+
 Memory = dict[Tensor, dict[str, Any]]
 
 
@@ -24,6 +26,12 @@ class OptimConfig:
     beta2: float = 0.999
     eps: float = 1e-6
     clip: float = 1.0  # gradient norm; 0: no clipping
+
+    def __post_init__(self) -> None:
+        if not (0 < self.rate < 10 and self.decay >= 0 and self.eps > 0 and self.clip >= 0):
+            raise SesameError(f"optimizer: rate, eps must be above 0, decay and clip not below it; found {self}")
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
+            raise SesameError(f"optimizer: beta1 and beta2 lie from 0 to below 1; found {self.beta1} and {self.beta2}")
 
 
 class Optimizer:

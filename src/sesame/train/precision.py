@@ -30,6 +30,8 @@ def choose_machine(device: str = "auto", precision: Precision = "auto") -> Machi
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         chosen = torch.device(device)
+        if chosen.type not in ("cpu", "cuda", "mps") or (chosen.type == "cpu" and chosen.index):
+            raise RuntimeError(device)
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:
         raise SesameError(f"device {device!r} cannot be used here; take cpu, or auto to choose") from error
