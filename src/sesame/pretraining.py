@@ -8,6 +8,7 @@ The run's folder decides everything on a restart: whatever is there and whole is
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,7 @@ class _Job:
         self.state = State()
         self.last_save = time.monotonic()
         self.next_look = 0.0
+        self.shown = 0.0  # progress on the bar
         self.reserve = 3.0  # seconds kept for the last evaluation and save; measured as we go
 
     # ---- parts -----------------------------------------------------------------------------------------------------
@@ -188,7 +190,7 @@ class _Job:
     def _compiled(self) -> Callable[[Batch], list[Term]]:
         wanted = self.wishes.compile
         if wanted is None:
-            wanted = self.machine.device.type == "cuda"
+            wanted = self.machine.device.type == "cuda" and find_spec("triton") is not None
         return torch.compile(self.model, dynamic=False) if wanted else self.model
 
     def _resume(self) -> None:
@@ -226,22 +228,21 @@ class _Job:
         with bar("pretrain", 1.0) as shown, events:
             done = 0.0
             for number, stage in enumerate(stages):
-                first, last = done, done + stage.share / total
-                done = last
+                done += stage.share / total
                 if number < self.state.stage:
                     continue
                 if number > self.state.stage:
                     self.state.stage, self.state.stage_step = number, 0
-                self.clock = self._clock(first, 1.0 if number == len(stages) - 1 else last)
+                self.clock = self._clock(1.0 if number == len(stages) - 1 else done)
                 self._stage(stage, self.clock, shown, events)
             figures = self._look(self.state, events)
         self._finish(figures)
 
-    def _clock(self, first: float, last: float) -> Clock:
+    def _clock(self, last: float) -> Clock:
         budget = None
         if self.wishes.budget is not None:
             budget = max(self.wishes.budget - self.overhead - self.reserve, 1.0)
-        return Clock(self.recipe.steps, budget, time.monotonic(), self.state.elapsed, first, last)
+        return Clock(self.recipe.steps, budget, time.monotonic(), self.state.elapsed, last)
 
     def _stage(self, stage: Stage, clock: Clock, shown: Bar, events: Events) -> None:
         packer = self._packer(self.train_part, stage)
@@ -253,14 +254,12 @@ class _Job:
         offset = self.state.step - self.state.stage_step
         if self.state.held_out and not self.next_look:  # resumed: the last look is still good
             self.next_look = clock.progress(self.state.step) + self.recipe.evaluation.every
-        seen = [clock.progress(self.state.step)]
-        shown.advance(min(seen[0], 1.0))
 
         def window(state: State, figures: dict[str, Any]) -> None:
             now = min(clock.progress(state.step), 1.0)
             shown.note(_note(figures, state))
-            shown.advance(max(now - seen[0], 0.0))
-            seen[0] = max(now, seen[0])
+            shown.advance(max(now - self.shown, 0.0))
+            self.shown = max(now, self.shown)
             line = {
                 "step": state.step,
                 "stage": state.stage,

@@ -199,3 +199,22 @@ def test_chance_is_the_same_in_numpy_and_torch(tmp_path: Path) -> None:
     assert ours.min() >= 0
     assert ours.max() < 1
     assert not np.array_equal(ours, chance.uniform(rows, "other", 33))
+
+
+def test_static_masks_return_after_so_many_epochs(packer: Packer) -> None:
+    """BERT's ten fixed masks: the same example is masked alike in epochs 0 and 10, otherwise in 0 and 1."""
+    corrupt = small_model().objective.corrupt
+    count = len(packer)
+
+    def seen(loader: Loader, epoch: int) -> dict[int, list[int]]:
+        found = {}
+        for step in range(epoch * count, (epoch + 1) * count):
+            (batch,) = loader.load(step, 0.0)
+            (row,) = loader.rows(step)[1].tolist()
+            found[row] = batch.ids[0].tolist()
+        return found
+
+    fixed, fresh = Loader(packer, 1, 1, 0, corrupt, static=10), Loader(packer, 1, 1, 0, corrupt)
+    assert seen(fixed, 0) == seen(fixed, 10)
+    assert seen(fixed, 0) != seen(fixed, 1)
+    assert seen(fresh, 0) != seen(fresh, 10)

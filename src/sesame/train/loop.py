@@ -48,8 +48,7 @@ class Clock:
     budget: float | None = None  # seconds of the whole run
     started: float = 0.0  # time.monotonic() at which `elapsed` was `before`
     before: float = 0.0
-    first: float = 0.0  # share of the run at which this stage begins
-    last: float = 1.0  # and ends
+    last: float = 1.0  # share of the run at which this stage ends
 
     def elapsed(self) -> float:
         return self.before + time.monotonic() - self.started
