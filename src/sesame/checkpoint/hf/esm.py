@@ -48,6 +48,7 @@ def write_config(config: EncoderConfig, heads: set[str]) -> dict[str, Any]:
         "emb_layer_norm_before": False,
         "token_dropout": False,
         "is_folding_model": False,
+        "pad_token_id": 0,  # the class insists on one; a tokenizer's own takes its place
         "initializer_range": config.init,
         "tie_word_embeddings": True,
     }
@@ -88,7 +89,9 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
 
 
 def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
-    """The contact head is part of the class there; zeros keep it quiet."""
+    """The contact head and the angles are part of the class there; zeros keep the head quiet."""
+    size = described["hidden_size"] // described["num_attention_heads"]
+    named["esm.rotary_embeddings.inv_freq"] = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float32) / size)
     maps = described["num_hidden_layers"] * described["num_attention_heads"]
     table = named["esm.embeddings.word_embeddings.weight"]
     named["esm.contact_head.regression.weight"] = torch.zeros(1, maps, dtype=table.dtype)
