@@ -34,6 +34,14 @@ def others() -> float:
     return busy - time.process_time()
 
 
+def waited() -> float:
+    """Seconds, so far, that threads of this process were ready to run but others had the core (Linux; elsewhere 0)."""
+    return (
+        sum(int(file.read_text(encoding="ascii").split()[1]) for file in Path("/proc/self/task").glob("*/schedstat"))
+        / 1e9
+    )
+
+
 def put(name: str, text: str) -> None:
     """Replace what stands between the markers `<!-- name -->` and `<!-- /name -->` of README.md."""
     first, last = f"<!-- {name} -->\n", f"<!-- /{name} -->"

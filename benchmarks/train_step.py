@@ -14,7 +14,6 @@ Before the clock starts, the losses and the gradients of both are checked to be 
 """
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
@@ -38,7 +37,7 @@ from sesame.train.optim import OptimConfig, build_optimizer
 from sesame.train.precision import Machine
 
 VOCAB, ROWS, LENGTH = 30522, 32, 128
-NOISE = 0.04  # share of the machine that other processes may take during a step
+NOISE = 0.03  # share of a step's time that its threads may wait for other processes
 ROLES = {"pad": 0, "unk": 100, "cls": 101, "sep": 102, "mask": 103}
 CPU = Machine(torch.device("cpu"), "fp32")
 Step = Callable[[int], None]
@@ -160,16 +159,16 @@ def measure(sides: dict[str, tuple[Step, Step]], steps: int, patience: float) ->
 
 
 def undisturbed(run: Step, step: int, deadline: float) -> float:
-    """The time of a step during which nobody else used the machine; otherwise it is measured again."""
+    """The time of a step that never had to wait for other processes; one that had to is measured again."""
     while True:
-        others, began = report.others(), time.perf_counter()
+        waited, began = report.waited(), time.perf_counter()
         run(step)
         seconds = time.perf_counter() - began
-        share = (report.others() - others) / (seconds * (os.cpu_count() or 1))
+        share = (report.waited() - waited) / seconds
         if share <= NOISE:
             return seconds
         if time.monotonic() > deadline:
-            raise SystemExit(f"other processes took {share:.0%} of the machine; measure again when it is calm")
+            raise SystemExit(f"the step waited {share:.0%} of its time for other processes; measure on a calm machine")
         time.sleep(1)
 
 
@@ -201,9 +200,11 @@ def compare(dropout: float, steps: int, patience: float) -> tuple[list[list[str]
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time one training step, here and in transformers.")
     parser.add_argument("--steps", type=int, default=9, help="timed steps of each side")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--patience", type=float, default=300, help="seconds to wait for a calm machine")
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     rows = []
@@ -212,7 +213,9 @@ def main() -> None:
         rows += found
         print(f"dropout {dropout:g}: sesame is {ratio:.2f} times as fast")
     head = ["dropout", "side", "median s a step", "range", "tokens/s", "times as fast"]
-    shown = f"{report.machine()}; medians of {options.steps} steps\n\n{report.table(head, rows)}"
+    shown = (
+        f"{report.machine()}; {options.threads} threads, medians of {options.steps} steps\n\n{report.table(head, rows)}"
+    )
     print(shown)
     if options.write:
         report.put("train_step", shown)
