@@ -3,9 +3,10 @@
     python benchmarks/train_step.py [--steps 9] [--write]
 
 Masked language modelling, 4 layers of 256, vocabulary 30522, 32 rows of 128 tokens, fp32, gradients clipped at 1.0,
-AdamW. The sides start from the same weights, get the same tokens and take turns (A B C A B C ...), so that whatever
-else the machine does hits them alike; a step that other processes disturbed is measured again; medians are compared.
-Before the clock starts, the losses and the gradients of both are checked to be equal.
+AdamW. The sides start from the same weights, get the same tokens and take turns (A B C A B C ...), each in a process of
+its own, so that whatever else the machine does hits them alike; a step that other processes disturbed is measured again
+while there is patience; medians are compared. Before the clock starts, the losses and the gradients of both are checked
+to be equal.
 
 - transformers: `BertForMaskedLM` and `torch.optim.AdamW` with their defaults, labels -100 where nothing is asked. Its
   batch is corrupted beforehand: the clock does not count that.
@@ -18,6 +19,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -34,13 +38,14 @@ from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.model import Model
 from sesame.train.loop import Window, count_targets, step_loss, take_step
 from sesame.train.optim import OptimConfig, build_optimizer
-from sesame.train.precision import Machine
+from sesame.train.precision import Machine, choose_machine
 
 VOCAB, ROWS, LENGTH = 30522, 32, 128
 NOISE = 0.03  # share of a step's time that its threads may wait for other processes
 ROLES = {"pad": 0, "unk": 100, "cls": 101, "sep": 102, "mask": 103}
 CPU = Machine(torch.device("cpu"), "fp32")
 Step = Callable[[int], None]
+SIDES = ("transformers", "transformers, tuned", "sesame")
 
 
 def text(step: int) -> Batch:
@@ -144,44 +149,59 @@ def our_step(model: Model) -> tuple[Step, Step]:
     return prepare, run
 
 
-def measure(sides: dict[str, tuple[Step, Step]], steps: int, patience: float) -> dict[str, list[float]]:
-    """Seconds of each timed step of each side, which take turns."""
+_running: tuple[Step, Step]
+
+
+def _start(side: str, dropout: float, threads: int) -> None:
+    """In the process of one side: make the model and its step, with the allocator that its users have."""
+    global _running
+    torch.set_num_threads(threads)
+    quiet()
+    theirs = build_theirs(dropout, "eager" if side == "transformers, tuned" else "sdpa")
+    ours = build_ours(theirs)
+    if side == "sesame":
+        choose_machine("cpu")
+        _running = our_step(ours)
+    else:
+        _running = their_step(theirs, ours.objective.corrupt, fused=side == "transformers, tuned")
+
+
+def _timed(step: int) -> tuple[float, float]:
+    """Seconds of a step, and the share of them that its threads waited for other processes."""
+    prepare, run = _running
+    prepare(step)
+    waited, began = report.waited(), time.perf_counter()
+    run(step)
+    seconds = time.perf_counter() - began
+    return seconds, (report.waited() - waited) / seconds
+
+
+def measure(dropout: float, steps: int, threads: int, patience: float) -> dict[str, list[float]]:
+    """Seconds of each timed step of each side; the sides take turns, each in a process of its own."""
     deadline = time.monotonic() + patience
-    found: dict[str, list[float]] = {name: [] for name in sides}
-    for step in range(1, steps + 3):
-        for name, (prepare, run) in sides.items():
-            prepare(step)
-            if step <= 2:
-                run(step)  # warming up
-            else:
-                found[name].append(undisturbed(run, step, deadline))
+    found: dict[str, list[float]] = {name: [] for name in SIDES}
+    with ExitStack() as stack:
+        pools = {
+            name: stack.enter_context(
+                ProcessPoolExecutor(1, get_context("spawn"), initializer=_start, initargs=(name, dropout, threads))
+            )
+            for name in SIDES
+        }
+        for step in range(1, steps + 3):
+            for name, pool in pools.items():
+                seconds, share = pool.submit(_timed, step).result()
+                while step > 2 and share > NOISE and time.monotonic() < deadline:
+                    time.sleep(1)
+                    seconds, share = pool.submit(_timed, step).result()
+                if step > 2:  # the first two warm up
+                    found[name].append(seconds)
     return found
 
 
-def undisturbed(run: Step, step: int, deadline: float) -> float:
-    """The time of a step that never had to wait for other processes; one that had to is measured again."""
-    while True:
-        waited, began = report.waited(), time.perf_counter()
-        run(step)
-        seconds = time.perf_counter() - began
-        share = (report.waited() - waited) / seconds
-        if share <= NOISE:
-            return seconds
-        if time.monotonic() > deadline:
-            raise SystemExit(f"the step waited {share:.0%} of its time for other processes; measure on a calm machine")
-        time.sleep(1)
-
-
-def compare(dropout: float, steps: int, patience: float) -> tuple[list[list[str]], float]:
+def compare(dropout: float, steps: int, threads: int, patience: float) -> tuple[list[list[str]], float]:
     theirs = build_theirs(dropout, "sdpa")
-    ours = build_ours(theirs)
-    print(f"dropout {dropout:g}; {check_equal(theirs, ours)}")
-    sides = {
-        "transformers": their_step(theirs, ours.objective.corrupt, False),
-        "transformers, tuned": their_step(build_theirs(dropout, "eager"), ours.objective.corrupt, True),
-        "sesame": our_step(ours),
-    }
-    found = measure(sides, steps, patience)
+    print(f"dropout {dropout:g}; {check_equal(theirs, build_ours(theirs))}")
+    found = measure(dropout, steps, threads, patience)
     middle = {name: statistics.median(seconds) for name, seconds in found.items()}
     rows = [
         [
@@ -197,6 +217,11 @@ def compare(dropout: float, steps: int, patience: float) -> tuple[list[list[str]
     return rows, middle["transformers"] / middle["sesame"]
 
 
+def quiet() -> None:
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time one training step, here and in transformers.")
     parser.add_argument("--steps", type=int, default=9, help="timed steps of each side")
@@ -205,11 +230,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    quiet()
     rows = []
     for dropout in (0.1, 0.0):
-        found, ratio = compare(dropout, options.steps, options.patience)
+        found, ratio = compare(dropout, options.steps, options.threads, options.patience)
         rows += found
         print(f"dropout {dropout:g}: sesame is {ratio:.2f} times as fast")
     head = ["dropout", "side", "median s a step", "range", "tokens/s", "times as fast"]
