@@ -65,6 +65,18 @@ def _rust_errno(error: SafetensorError) -> int | None:
 _ASIDE = re.compile(r"\.(?P<name>.+)\.\d+\.(?P<kind>part|old)")
 
 
+_half_written: set[Path] = set()  # by this process, now
+
+
+def abandon() -> None:
+    """Remove what this process has half-written: for an end without unwinding."""
+    for aside in _half_written:
+        if aside.is_dir():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.unlink(missing_ok=True)
+
+
 def _aside(target: Path, kind: str = "part") -> Path:
     return target.with_name(f".{target.name}.{os.getpid()}.{kind}")
 
@@ -110,6 +122,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
+        _half_written.add(aside)
         try:
             yield aside
             for file in aside.rglob("*"):
@@ -127,6 +140,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
+        finally:
+            _half_written.discard(aside)
 
 
 @contextmanager
@@ -135,6 +150,7 @@ def whole_file(target: Path) -> Iterator[IO[bytes]]:
     aside = _aside(target)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
+        _half_written.add(aside)
         try:
             with aside.open("wb") as handle:
                 yield handle
@@ -144,6 +160,8 @@ def whole_file(target: Path) -> Iterator[IO[bytes]]:
         except BaseException:
             aside.unlink(missing_ok=True)
             raise
+        finally:
+            _half_written.discard(aside)
 
 
 def write_whole(target: Path, text: str) -> None:

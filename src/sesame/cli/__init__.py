@@ -4,6 +4,7 @@ PyTorch is imported inside the commands only, so that `sesame --help` answers at
 """
 
 import os
+import signal
 import sys
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from sesame.cli import answers, models, prepare, train
 from sesame.cli.show import complain
 from sesame.errors import SesameError
+from sesame.files import abandon
 
 # Threads of PyTorch that wait asleep, not spinning: beside other work on the machine a step is twice as fast.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -38,12 +40,9 @@ def _root(version: bool = typer.Option(False, "--version", help="Say the version
 
 def main() -> None:
     """Run a command; a user's mistake ends with one sentence and exit code 2, never with a traceback."""
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         app()
-    except SystemExit as end:
-        if end.code == 130:  # Typer has turned Ctrl-C into this
-            complain("stopped by SIGINT; run the same command again to go on")
-        raise
     except SesameError as error:
         complain(str(error))
         sys.exit(_code(error))
@@ -52,6 +51,19 @@ def main() -> None:
             raise
         complain(f"{error.filename}: {error.strerror}; check the file, its folder and their permissions")
         sys.exit(2)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: object) -> None:
+    """Ctrl-C or SIGTERM outside of the training, which has its own way to stop: leave at once.
+
+    Raising an exception here could be swallowed by whatever runs at the moment, or end in a traceback.
+    """
+    complain(f"stopped by {signal.Signals(number).name}; run the same command again to go on")
+    abandon()
+    os._exit(128 + number)
 
 
 def _code(error: SesameError) -> int:
