@@ -131,13 +131,8 @@ def table(config: EncoderConfig) -> list[Row]:
         rows += both("backbone.embeddings.norm", "bert.embeddings.LayerNorm")
     for number in range(config.depth):
         ours, theirs = f"backbone.blocks.{number}", f"bert.encoder.layer.{number}"
-        for kind in ("weight", "bias"):
-            heads = tuple(f"{theirs}.attention.self.{part}.{kind}" for part in ("query", "key", "value"))
-            rows.append(Row(f"{ours}.attention.qkv.{kind}", heads))
-        rows += both(f"{ours}.attention.out", f"{theirs}.attention.output.dense")
+        rows += matrices(ours, theirs)
         rows += both(f"{ours}.attention_norm", f"{theirs}.attention." + ("ln" if pre else "output.LayerNorm"))
-        rows += both(f"{ours}.feedforward.up", f"{theirs}.intermediate.dense")
-        rows += both(f"{ours}.feedforward.down", f"{theirs}.output.dense")
         rows += both(f"{ours}.feedforward_norm", f"{theirs}." + ("ln" if pre else "output.LayerNorm"))
     rows += both("mlm.dense", "cls.predictions.transform.dense")
     rows += both("mlm.norm", "cls.predictions.transform.LayerNorm")
@@ -146,6 +141,17 @@ def table(config: EncoderConfig) -> list[Row]:
     rows += both("pooler", "bert.pooler.dense")
     rows += both("nsp", "cls.seq_relationship")
     return rows
+
+
+def matrices(ours: str, theirs: str) -> list[Row]:
+    """The matrices of a block, named alike in all descendants of BERT; the norms are not."""
+    rows = []
+    for kind in ("weight", "bias"):
+        parts = tuple(f"{theirs}.attention.self.{part}.{kind}" for part in ("query", "key", "value"))
+        rows.append(Row(f"{ours}.attention.qkv.{kind}", parts))
+    rows += both(f"{ours}.attention.out", f"{theirs}.attention.output.dense")
+    rows += both(f"{ours}.feedforward.up", f"{theirs}.intermediate.dense")
+    return rows + both(f"{ours}.feedforward.down", f"{theirs}.output.dense")
 
 
 def both(ours: str, theirs: str) -> list[Row]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sesame.backbones.encoder import EncoderConfig
-from sesame.checkpoint.hf.bert import both, today
+from sesame.checkpoint.hf.bert import both, matrices, today
 from sesame.checkpoint.names import Row
 from sesame.errors import SesameError
 
@@ -105,13 +105,8 @@ def table(config: EncoderConfig) -> list[Row]:
     ]
     for number in range(config.depth):
         ours, theirs = f"backbone.blocks.{number}", f"esm.encoder.layer.{number}"
-        for kind in ("weight", "bias"):
-            parts = tuple(f"{theirs}.attention.self.{part}.{kind}" for part in ("query", "key", "value"))
-            rows.append(Row(f"{ours}.attention.qkv.{kind}", parts))
-        rows += both(f"{ours}.attention.out", f"{theirs}.attention.output.dense")
+        rows += matrices(ours, theirs)
         rows += both(f"{ours}.attention_norm", f"{theirs}.attention.LayerNorm")
-        rows += both(f"{ours}.feedforward.up", f"{theirs}.intermediate.dense")
-        rows += both(f"{ours}.feedforward.down", f"{theirs}.output.dense")
         rows += both(f"{ours}.feedforward_norm", f"{theirs}.LayerNorm")
     rows += both("mlm.dense", "lm_head.dense")
     rows += both("mlm.norm", "lm_head.layer_norm")
