@@ -36,12 +36,13 @@ class _SixteenBits(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
         bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
-        keep = bits >= round(rate * 65536) - 32768
-        ctx.save_for_backward(keep)
-        ctx.scale = 1.0 / (1.0 - rate)
-        return torch.mul(x, keep).mul_(ctx.scale)
+        mask = torch.empty(x.shape, dtype=x.dtype)  # numbers, not booleans: products of mixed types are slow
+        torch.ge(bits, round(rate * 65536) - 32768, out=mask)
+        mask.mul_(1.0 / (1.0 - rate))
+        ctx.save_for_backward(mask)
+        return x * mask
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        (keep,) = ctx.saved_tensors
-        return torch.mul(grads[0], keep).mul_(ctx.scale), None
+        (mask,) = ctx.saved_tensors
+        return grads[0] * mask, None

@@ -18,7 +18,7 @@ from sesame.nn.dropout import dropout as drop
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float = 0.0) -> tuple[Tensor, Tensor]:
     """Heads in, heads and maps out. Shape: q (B, H, Lq, d); k, v (B, H, L, d); mask broadcasts to (B, H, Lq, L)."""
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-1, -2)  # the queries are fewer numbers than the scores
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     maps = scores.softmax(-1)
