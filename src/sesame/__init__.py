@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from sesame.api import Loaded, load, pretrain
+    from sesame.api import Loaded, finetune, load, pretrain
 
-__all__ = ["Loaded", "load", "pretrain"]
+__all__ = ["Loaded", "finetune", "load", "pretrain"]
 
 
 def __getattr__(name: str) -> Any:

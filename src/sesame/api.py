@@ -1,4 +1,4 @@
-"""The commands' twins in Python: `sesame.load(folder)`, `sesame.pretrain(...)`."""
+"""The commands' twins in Python: `sesame.load(folder)`, `sesame.pretrain(...)`, `sesame.finetune(...)`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sesame.checkpoint.folder import Parts, load_parts
+from sesame.config import unknown
+from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.progress import bar, say
+from sesame.tasks import Reply, Task
 from sesame.tasks.embed import embed
 from sesame.tasks.fill import Filled, fill
+from sesame.tasks.predict import predict
 from sesame.text import Encoding, Tokenizer
 from sesame.train.precision import choose_machine
 
@@ -44,6 +48,32 @@ class Loaded:
             raise SesameError(f"{self.folder}: its tokenizer has no mask token")
         texts = [texts] if isinstance(texts, str) else texts
         return fill(self.parts.backbone, self.parts.heads["mlm"], self.tokenizer, texts, top, self.limit)
+
+    def task(self, name: str | None = None) -> Task:
+        """A task that the model was taught, by name; the only one if there is one."""
+        tasks = self.parts.tasks
+        if not tasks:
+            raise SesameError(
+                f"{self.folder}: was not taught any task, so it cannot predict; teach it with `sesame finetune`"
+            )
+        if name is None and len(tasks) > 1:
+            raise SesameError(f"{self.folder}: was taught several tasks ({', '.join(tasks)}); choose one with --task")
+        if name is not None and name not in tasks:
+            raise SesameError(unknown(name, tasks, str(self.folder), "task"))
+        return tasks[name or next(iter(tasks))]
+
+    def predict(
+        self,
+        texts: str | Sequence[str | tuple[str, str] | Example],
+        task: str | None = None,
+        abstain: float = 0.0,
+        progress: bool = False,
+    ) -> list[Reply]:
+        """Answers for texts, pairs of texts (qa: question and context), or examples, in the order given."""
+        chosen = self.task(task)
+        given = [texts] if isinstance(texts, str) else texts
+        examples = [_example(chosen, text, number) for number, text in enumerate(given, 1)]
+        return predict(chosen, self.parts.backbone, self.tokenizer, examples, abstain=abstain, progress=progress)
 
     def embed(
         self, texts: str | Sequence[str], layers: str = "last", pooling: str = "mean", progress: bool = False
@@ -87,6 +117,16 @@ class Loaded:
         return [_window(bare, start, room, head, tail) for start in range(0, len(bare.ids), room)]
 
 
+def _example(task: Task, given: str | tuple[str, str] | Example, number: int) -> Example:
+    if isinstance(given, Example):
+        return given
+    place = f"text {number}"
+    if isinstance(given, str):
+        return Example(place, given)
+    first, second = given
+    return Example(place, second, first) if task.config.kind == "qa" else Example(place, first, second)
+
+
 def _window(bare: Encoding, start: int, room: int, head: list[int], tail: list[int]) -> Encoding:
     part = slice(start, start + room)
     front, back = len(head), len(tail)
@@ -104,7 +144,7 @@ def load(folder: str | Path, device: str = "auto") -> Loaded:
     parts = load_parts(folder)
     machine = choose_machine(device)
     parts.backbone.to(machine.device).eval()
-    for head in parts.heads.values():
+    for head in (*parts.heads.values(), *parts.tasks.values()):
         head.to(machine.device).eval()
     return Loaded(parts, Path(folder))
 
@@ -116,3 +156,11 @@ def pretrain(recipe: str, text: Sequence[str | Path] | str | Path, out: str | Pa
 
     texts = [text] if isinstance(text, str | Path) else list(text)
     return load(run(Wishes(recipe=recipe, text=[str(path) for path in texts], out=Path(out), **wishes)))
+
+
+def finetune(model: str | Path, task: str, train: str | Path, out: str | Path, **wishes: Any) -> Loaded:
+    """`sesame finetune` from Python; the keywords are the command's options. Gives the best seed's model."""
+    from sesame.finetuning import Wishes
+    from sesame.finetuning import finetune as run
+
+    return load(run(Wishes(model=str(model), task=task, train=str(train), out=Path(out), **wishes)))  # type: ignore[arg-type]

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import sesame
 from sesame.cli import app
 from sesame.recipe import recipe_names
-from sesame.tasks.embed import LAYERS, POOLS
+from sesame.tasks.embed import POOLS
+from sesame.tasks.layers import LAYERS
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 STEPS = 12

@@ -20,6 +20,7 @@ class Encoded:
     layers: tuple[Tensor, ...]  # (B, L, D) or packed (T, D) each; the last one (B, K, D) if limited to `only`
     only: Tensor | None = None  # (B, K): the places at which the last layer was computed
     maps: tuple[Tensor, ...] = ()  # (B, H, L, L) for each layer, when asked for
+    kept: Tensor | None = None  # instead of layers: what a task's head reads, computed earlier by a frozen backbone
 
     @property
     def last(self) -> Tensor:
@@ -38,6 +39,7 @@ class Encoded:
 class Backbone(nn.Module):
     width: int
     vocab: int
+    depth: int  # layers above the embeddings
 
     def groups(self) -> list[nn.Module]:
         """The modules from bottom to top."""

@@ -58,7 +58,7 @@ class EncoderConfig:
 class Encoder(Backbone):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.config, self.width, self.vocab = config, config.width, config.vocab
+        self.config, self.width, self.vocab, self.depth = config, config.width, config.vocab, config.depth
         self.embeddings = Embeddings(
             config.vocab,
             config.width,

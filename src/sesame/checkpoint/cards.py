@@ -31,3 +31,39 @@ Text:
 
 Open it with `sesame.load(folder)` or with `transformers.AutoModel.from_pretrained(folder)`.
 """
+
+
+def task_card(identity: Mapping[str, Any], results: Mapping[str, Any]) -> str:
+    """README.md of a fine-tuned model."""
+    run, metric = identity["run"], results["metric"]
+    rows = [
+        f"| {part} | {metric} | {values[metric]['mean']:.4f} | {_spread(values[metric])} |"
+        for part, values in results["scores"].items()
+    ]
+    for name, scores in results["baselines"].items():
+        rows += [
+            f"| {part}, {name} | {metric} | {values[metric]:.4f} | |"
+            for part, values in scores.items()
+            if metric in values
+        ]
+    table = "\n".join(rows)
+    return f"""---
+library_name: transformers
+tags: [sesame, {results["task"]}]
+---
+# {results["title"]}, fine-tuned with Sesame {__version__}
+
+Started from `{results["model"]}`, strategy {results["strategy"]}, trained on `{results["data"]["train"]}`
+({results["data"]["rows"]["train"]:,} examples), {len(results["seeds"])} seeds from {run["seed"]}; this one is best on
+validation data. All settings are in `sesame.toml`.
+
+| data | score | mean over seeds | spread |
+|---|---|---|---|
+{table}
+
+Open it with `sesame.load(folder).predict(texts)`, or with transformers' matching AutoModel class.
+"""
+
+
+def _spread(found: Mapping[str, Any]) -> str:
+    return "" if found["std"] is None else f"± {found['std']:.4f}"

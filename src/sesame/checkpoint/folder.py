@@ -9,6 +9,7 @@ that it has no class for is written under ours, with `"model_type": "sesame"`.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -18,11 +19,13 @@ from torch import Tensor, nn
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.checkpoint.hf import FAMILIES, find_family
 from sesame.checkpoint.names import Row, export_state, import_state
+from sesame.checkpoint.tasks import OURS, describe, leading, read_tasks
 from sesame.checkpoint.weights import read_weights
 from sesame.config import build, dump_toml
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json, write_whole
 from sesame.objectives import MaskedLMHead, PairHead
+from sesame.tasks import Task
 from sesame.text import Tokenizer
 
 OWN = "sesame"
@@ -36,6 +39,7 @@ class Parts:
     heads: dict[str, nn.Module] = field(default_factory=dict)
     tokenizer: Tokenizer | None = None
     unused: list[str] = field(default_factory=list)  # tensors of the file that no part of ours took
+    tasks: dict[str, Task] = field(default_factory=dict)  # what it was taught to answer; their heads are among `heads`
 
     def state(self) -> dict[str, Tensor]:
         """Every parameter under its full name; shared layers appear once."""
@@ -48,16 +52,24 @@ class Parts:
 def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = None, card: str = "") -> None:
     """Write the folder's files into `folder`, which exists; the caller makes it appear in one piece."""
     config = parts.backbone.config
-    family = find_family(config, set(parts.heads))
+    owned = {name for task in parts.tasks.values() for name in task.heads()}
+    family = find_family(config, set(parts.heads) - owned)
     state = {name: tensor.cpu() for name, tensor in parts.state().items()}
     if family is None:
         named = {name: row.contiguous() for name, row in state.items()}
         described: dict[str, Any] = {"model_type": OWN, "architectures": ["SesameEncoder"], "encoder": asdict(config)}
+        described |= describe(parts.tasks, None)
     else:
         _, module = family
-        named = export_state(module.table(config), state)
-        described = module.write_config(config, set(parts.heads))
+        lead = leading(parts.tasks, module.TASKS)
+        table = module.table(config, None if lead is None else (lead.name, lead.config.kind))
+        beside = owned - (set() if lead is None else set(lead.heads()))
+        ours = {f"{head}.{name}" for head in beside for name, _ in parts.heads[head].named_parameters()}
+        named = export_state(table, {name: tensor for name, tensor in state.items() if name not in ours})
+        described = module.write_config(config, set(parts.heads) - owned, None if lead is None else lead.config.kind)
         module.finish(named, described)
+        named |= {OURS + name: state[name].contiguous() for name in ours}
+        described |= describe(parts.tasks, lead)
     if parts.tokenizer is not None:
         described |= {
             f"{role}_token_id": id
@@ -86,14 +98,14 @@ def load_parts(folder: str | Path, tokenizer: bool = True) -> Parts:
     kind = found.get("model_type") or _old_model_type(found, folder)
     if kind == OWN:
         config = build(EncoderConfig, found.get("encoder", {}), str(folder / "config.json"))
-        parts = _fill(Encoder(config), read_weights(folder), None, folder)
+        parts = _fill(Encoder(config), read_weights(folder), None, found, folder)
     elif kind in FAMILIES:
         module = FAMILIES[kind]
         try:
             config = module.read_config(found, str(folder / "config.json"))
         except (TypeError, ValueError, KeyError) as error:
             raise SesameError(f"{folder / 'config.json'}: a setting is wrong ({error}); copy the file again") from error
-        parts = _fill(Encoder(config), module.clean(read_weights(folder), found), module.table(config), folder)
+        parts = _fill(Encoder(config), read_weights(folder), module, found, folder)
     else:
         known = ", ".join(sorted(FAMILIES))
         raise SesameError(f"{folder / 'config.json'}: models of type {kind!r} do not open here yet; known are {known}")
@@ -126,13 +138,26 @@ def check_fit(tokenizer: Tokenizer, vocab: int, place: str) -> None:
         )
 
 
-def _fill(backbone: Encoder, found: dict[str, Tensor], table: list[Row] | None, folder: Path) -> Parts:
+def _fill(
+    backbone: Encoder, weights: dict[str, Tensor], family: ModuleType | None, config: Mapping[str, Any], folder: Path
+) -> Parts:
     """Put weights into a backbone and those heads that the file holds whole."""
-    if table is None:
+    tasks = read_tasks(config, backbone, str(folder / "config.json"))
+    if family is None:
+        found = weights
         table = [Row(name, (name,)) for name in found]
+    else:
+        kept = {name: tensor for name, tensor in weights.items() if name.startswith(OURS)}
+        found = family.clean({name: t for name, t in weights.items() if name not in kept}, config) | kept
+        lead = leading(tasks, family.TASKS)
+        table = family.table(backbone.config, None if lead is None else (lead.name, lead.config.kind))
+        table = [row for row in table if OURS + row.ours not in kept]
+        table += [Row(name.removeprefix(OURS), (name,)) for name in kept]
     pair = PairHead(backbone.width)
     heads = {"mlm": _mlm_head(backbone.config, found), "pooler": pair.pooler, "nsp": pair.out}
-    parts = Parts(backbone, dict(heads))
+    for task in tasks.values():
+        heads |= task.heads()
+    parts = Parts(backbone, dict(heads), tasks=tasks)
     wanted = parts.state()
     try:
         state, missing, unused = import_state(table, found, wanted)
@@ -150,6 +175,7 @@ def _fill(backbone: Encoder, found: dict[str, Tensor], table: list[Row] | None, 
     for name in heads:
         if any(gap.startswith(f"{name}.") for gap in missing):
             del parts.heads[name]
+    parts.tasks = {name: task for name, task in tasks.items() if set(task.heads()) <= set(parts.heads)}
     dtype = next(iter(found.values())).dtype
     if dtype == torch.float64:
         backbone.double()

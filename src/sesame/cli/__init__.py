@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from sesame.cli import answers, models, prepare, train
+from sesame.cli import answers, models, prepare, teach, train
 from sesame.cli.show import complain
 from sesame.errors import SesameError
 from sesame.files import abandon
@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for room in (prepare, train, answers, models):
+for room in (prepare, train, teach, answers, models):
     room.register(app)
 
 

@@ -19,10 +19,13 @@ IGNORE = -100
 class Targets:
     """What one objective wants to be told: labels, and where in the row they belong."""
 
-    labels: Tensor  # (B, K) or (B,), IGNORE where there is none
+    labels: Tensor  # (B, K) or (B,), IGNORE where there is none; numbers instead of names are floats, none is left out
     at: Tensor | None = None  # (B, K) positions in the row; None: one label for the whole example
+    rows: Tensor | None = None  # (B,) whose label a row belongs to, where several rows (windows) share one
 
     def count(self) -> Tensor:
+        if self.labels.is_floating_point():
+            return torch.tensor(self.labels.numel(), device=self.labels.device)
         return (self.labels != IGNORE).sum()
 
 
@@ -85,7 +88,7 @@ class Batch:
             if isinstance(value, Tensor):
                 return value.pin_memory().to(device, non_blocking=True) if pin else value.to(device)
             if isinstance(value, Targets):
-                return Targets(move(value.labels), move(value.at))
+                return Targets(move(value.labels), move(value.at), move(value.rows))
             if isinstance(value, dict):
                 return {name: move(inner) for name, inner in value.items()}
             return value

@@ -77,8 +77,12 @@ class Together(Objective):
             batch = part.corrupt(batch, progress)
         return batch
 
+    def present(self, batch: Batch) -> list[Objective]:
+        """The parts that this batch has targets for: with several tasks a batch belongs to one of them."""
+        return [part for name, part in self.parts.items() if name in batch.targets and isinstance(part, Objective)]
+
     def looks_at(self, batch: Batch) -> Tensor | None:
-        places = [part.looks_at(batch) for part in self.all()]
+        places = [part.looks_at(batch) for part in self.present(batch)]
         if any(place is None for place in places):
             return None
         return torch.cat([place for place in places if place is not None], dim=1)
@@ -86,6 +90,6 @@ class Together(Objective):
     def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
         return [
             replace(term, weight=term.weight * part.weight)
-            for part in self.all()
+            for part in self.present(encoded.batch)
             for term in part.terms(encoded, backbone)
         ]

@@ -95,6 +95,7 @@ class Window:
 class Hooks:
     """What the loop tells the outside; all calls happen between two steps."""
 
+    before: Callable[[float], None] = lambda progress: None  # each step: gradual unfreezing
     window: Callable[[State, dict[str, Any]], None] = lambda state, figures: None
     save: Callable[[State], None] = lambda state: None
     evaluate: Callable[[State], None] = lambda state: None
@@ -118,9 +119,13 @@ def fit(
     seed: int,
     hooks: Hooks,
     threads: int = 1,
+    spikes: bool = True,
 ) -> State:
-    """Train one stage to its end. `call` is the model as it is run (perhaps compiled), `load` gives a step's batches."""
-    guard = Guard(state.history)
+    """Train one stage to its end. `call` is the model as it is run (perhaps compiled), `load` gives a step's batches.
+
+    `spikes`: undo a step whose loss jumps; a loss that is no number is undone always.
+    """
+    guard = Guard(state.history, spikes)
     snapshot = Snapshot(model, optimizer, state)
     fetcher = Prefetcher(load, machine.device, state.stage_step, threads=threads)
     stop = _Stop()
@@ -131,7 +136,9 @@ def fit(
             while not clock.done(state.step):
                 if state.step not in state.skipped:
                     batches = fetcher.get(state.stage_step)
-                    factor = schedule.factor(clock.progress(state.step), state.step)
+                    progress = clock.progress(state.step)
+                    factor = schedule.factor(progress, state.step)
+                    hooks.before(progress)
                     optimizer.set_rate(rate * factor)
                     take_step(model, call, optimizer, batches, clip, machine, chance.key(seed, state.step), window)
                     window.steps.append(state.step)

@@ -5,7 +5,7 @@ PyTorch's own `torch.optim.Muon`; tables, heads and vectors stay with AdamW. Its
 so that the same rate serves both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -39,6 +39,10 @@ class Optimizer:
 
     def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
         self.parts = parts
+        self._members = {id(p) for part in parts for group in part.param_groups for p in group["params"]}
+
+    def __contains__(self, parameter: Tensor) -> bool:
+        return id(parameter) in self._members
 
     def zero_grad(self) -> None:
         for part in self.parts:
@@ -69,26 +73,34 @@ def _copy(kept: dict[str, Any]) -> dict[str, Any]:
     return {name: value.clone() if isinstance(value, Tensor) else value for name, value in kept.items()}
 
 
-def build_optimizer(model: nn.Module, config: OptimConfig) -> Optimizer:
+Scales = Mapping[nn.Parameter, float]
+"""Rates of single weights as factors of the common one; 1 where nothing is said."""
+
+
+def build_optimizer(model: nn.Module, config: OptimConfig, scales: Scales | None = None) -> Optimizer:
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if config.kind == "adamw":
-        return Optimizer([_adamw((p for _, p in named), config)])
+        return Optimizer([_adamw((p for _, p in named), config, scales or {})])
+    if scales:
+        raise SesameError("rates by layer go with optimizer.kind = adamw only; choose that, or one rate for all layers")
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     inner = [p for name, p in named if p.ndim == 2 and id(p) not in tables and ".blocks." in f".{name}"]
     rest = {id(p) for p in inner}
     muon = torch.optim.Muon(inner, lr=config.rate, weight_decay=config.decay, adjust_lr_fn="match_rms_adamw")
-    return Optimizer([muon, _adamw((p for _, p in named if id(p) not in rest), config)])
+    return Optimizer([muon, _adamw((p for _, p in named if id(p) not in rest), config, {})])
 
 
-def _adamw(parameters: Iterable[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
+def _adamw(parameters: Iterable[nn.Parameter], config: OptimConfig, scales: Scales) -> torch.optim.Optimizer:
     """AdamW in its fused form where there is one."""
     found = list(parameters)
-    groups = [
-        {"params": [p for p in found if p.ndim >= 2], "weight_decay": config.decay},
-        {"params": [p for p in found if p.ndim < 2], "weight_decay": 0.0},
-    ]
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for p in found:
+        groups.setdefault((p.ndim >= 2, scales.get(p, 1.0)), []).append(p)
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
+        [
+            {"params": members, "weight_decay": config.decay if decays else 0.0, "scale": scale}
+            for (decays, scale), members in sorted(groups.items(), key=lambda group: group[0], reverse=True)
+        ],
         lr=config.rate,
         betas=(config.beta1, config.beta2),
         eps=config.eps,

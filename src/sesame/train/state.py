@@ -32,18 +32,19 @@ class Snapshot:
     """A copy of weights and optimiser in memory, to fall back to within a few steps."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer, state: State) -> None:
-        self.model, self.optimizer = model, optimizer
+        self.parameters = [p for p in model.parameters() if p in optimizer]  # frozen ones cannot break
+        self.optimizer = optimizer
         self.take(state)
 
     @torch.no_grad()
     def take(self, state: State) -> None:
         self.state = State.from_json(state.to_json() | {"skipped": [*state.skipped], "history": [*state.history]})
-        self.weights = [p.detach().clone() for p in self.model.parameters()]
+        self.weights = [p.detach().clone() for p in self.parameters]
         self.memory = self.optimizer.memory()
 
     @torch.no_grad()
     def restore(self) -> State:
-        for parameter, kept in zip(self.model.parameters(), self.weights, strict=True):
+        for parameter, kept in zip(self.parameters, self.weights, strict=True):
             parameter.copy_(kept)
         self.optimizer.restore(self.memory)
         return State.from_json(self.state.to_json())

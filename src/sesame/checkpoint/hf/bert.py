@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sesame.backbones.encoder import EncoderConfig
 from sesame.checkpoint.names import Row
+from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # ours -> theirs
@@ -18,6 +19,7 @@ READ_ACTIVATIONS = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {
     "gelu_fast": "gelu_tanh",
 }
 CLASSES = {"bert": "Bert", "megatron-bert": "MegatronBert"}
+TASKS = ("classify", "regress", "tag", "qa", "choice")  # it has classes for all
 
 
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
@@ -40,10 +42,12 @@ def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
         named["cls.predictions.decoder.bias"] = named["cls.predictions.bias"].clone()
 
 
-def write_config(config: EncoderConfig, heads: set[str]) -> dict[str, Any]:
+def write_config(config: EncoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
     kind = family(config, heads)
     assert kind is not None
-    if "mlm" in heads:
+    if task is not None:
+        model = CLASSES[kind] + TASK_CLASSES[task]
+    elif "mlm" in heads:
         model = CLASSES[kind] + ("ForPreTraining" if "nsp" in heads else "ForMaskedLM")
     else:
         model = CLASSES[kind] + "Model"
@@ -116,8 +120,8 @@ def today(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def table(config: EncoderConfig) -> list[Row]:
-    """Backbone, then the heads: "mlm", "pooler" and "nsp"."""
+def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
+    """Backbone, then the heads: "mlm", "pooler", "nsp", and that of a task, given by name and kind."""
     pre = config.order == "pre"
     v = config.vocab
     rows = [
@@ -140,6 +144,8 @@ def table(config: EncoderConfig) -> list[Row]:
     rows.append(Row("mlm.table", ("cls.predictions.decoder.weight",), rows=v))
     rows += both("pooler", "bert.pooler.dense")
     rows += both("nsp", "cls.seq_relationship")
+    if task is not None:
+        rows += both(task[0], "qa_outputs" if task[1] == "qa" else "classifier")
     return rows
 
 

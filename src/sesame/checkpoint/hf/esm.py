@@ -13,7 +13,10 @@ from torch import Tensor
 from sesame.backbones.encoder import EncoderConfig
 from sesame.checkpoint.hf.bert import both, matrices, today
 from sesame.checkpoint.names import Row
+from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
+
+TASKS = ("classify", "regress", "tag")
 
 
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
@@ -31,9 +34,10 @@ def family(config: EncoderConfig, heads: set[str]) -> str | None:
     return "esm" if fits else None
 
 
-def write_config(config: EncoderConfig, heads: set[str]) -> dict[str, Any]:
+def write_config(config: EncoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
+    model = TASK_CLASSES[task] if task is not None else "ForMaskedLM" if "mlm" in heads else "Model"
     return {
-        "architectures": ["EsmForMaskedLM" if "mlm" in heads else "EsmModel"],
+        "architectures": ["Esm" + model],
         "model_type": "esm",
         "vocab_size": config.vocab,
         "hidden_size": config.width,
@@ -98,7 +102,7 @@ def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
     named["esm.contact_head.regression.bias"] = torch.zeros(1, dtype=table.dtype)
 
 
-def table(config: EncoderConfig) -> list[Row]:
+def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
     rows = [
         Row("backbone.embeddings.tokens.weight", ("esm.embeddings.word_embeddings.weight",), rows=config.vocab),
         *both("backbone.final_norm", "esm.encoder.emb_layer_norm_after"),
@@ -111,4 +115,8 @@ def table(config: EncoderConfig) -> list[Row]:
     rows += both("mlm.dense", "lm_head.dense")
     rows += both("mlm.norm", "lm_head.layer_norm")
     rows.append(Row("mlm.bias", ("lm_head.bias",)))
+    if task is not None and task[1] == "tag":
+        rows += both(task[0], "classifier")
+    elif task is not None:  # its classifier has the pooler inside
+        rows += both("pooler", "classifier.dense") + both(task[0], "classifier.out_proj")
     return rows

@@ -1,0 +1,93 @@
+"""The heads of tasks in a checkpoint: which class of transformers holds them, under which names, with which labels.
+
+One head that a class there computes too is written in its place, so `AutoModelForSequenceClassification` and its kin open the
+folder with equal logits and the right label names. Others (further tasks, averaged states, mixed layers) are kept beside it
+as "sesame.NAME.weight": transformers leaves them alone, `sesame.load` finds them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from sesame.backbones import Backbone
+from sesame.config import build
+from sesame.errors import SesameError
+from sesame.tasks import Task, TaskConfig, build_task
+from sesame.tasks.pooled import PooledTask
+
+CLASSES = {
+    "classify": "ForSequenceClassification",
+    "regress": "ForSequenceClassification",
+    "tag": "ForTokenClassification",
+    "qa": "ForQuestionAnswering",
+    "choice": "ForMultipleChoice",
+}
+OURS = "sesame."  # before the names of what transformers has no place for
+
+
+def leading(tasks: Mapping[str, Task], kinds: tuple[str, ...]) -> Task | None:
+    """The task that a class of transformers can hold; `kinds` are those that the family has classes for."""
+    for task in tasks.values():
+        pooled = task.config.kind in ("classify", "regress", "choice")
+        if (
+            task.config.kind in kinds
+            and task.config.layers == "last"
+            and (task.config.pooling == "pooler" or not pooled)
+        ):
+            return task
+    return None
+
+
+def describe(tasks: Mapping[str, Task], lead: Task | None) -> dict[str, Any]:
+    """What config.json says of the tasks."""
+    found: dict[str, Any] = {}
+    if tasks:
+        found["sesame"] = {"tasks": {name: asdict(task.config) for name, task in tasks.items()}}
+    if lead is None:
+        return found
+    config = lead.config
+    if config.kind in ("classify", "tag"):
+        found["id2label"] = {str(number): label for number, label in enumerate(config.labels)}
+        found["label2id"] = {label: number for number, label in enumerate(config.labels)}
+    if config.kind == "classify":
+        found["problem_type"] = "multi_label_classification" if config.multi else "single_label_classification"
+    elif config.kind == "regress":
+        found |= {"problem_type": "regression", "id2label": {"0": "score"}, "label2id": {"score": 0}}
+    return found
+
+
+def read_tasks(found: Mapping[str, Any], backbone: Backbone, place: str) -> dict[str, Task]:
+    """The tasks of a folder, still without weights: those that we wrote, or the one that its class of transformers names."""
+    own = found.get("sesame")
+    if isinstance(own, Mapping) and isinstance(own.get("tasks"), Mapping):
+        configs = {name: build(TaskConfig, value, f"{place}: task {name}") for name, value in own["tasks"].items()}
+    else:
+        config = _foreign(found)
+        configs = {} if config is None else {config.kind: config}
+    tasks = {name: build_task(name, config, backbone) for name, config in configs.items()}
+    share_pooler(tasks)
+    return tasks
+
+
+def share_pooler(tasks: Mapping[str, Task]) -> None:
+    """Tasks of one model that read [CLS] through a pooler read it through the same one."""
+    with_pooler = [task for task in tasks.values() if isinstance(task, PooledTask) and task.pooler is not None]
+    for task in with_pooler[1:]:
+        if task.choice.width != with_pooler[0].choice.width:
+            raise SesameError("tasks that share a model must choose the same layers; set one choice for all")
+        task.pooler = with_pooler[0].pooler
+
+
+def _foreign(found: Mapping[str, Any]) -> TaskConfig | None:
+    name = (found.get("architectures") or [""])[0]
+    kind = next((kind for kind, suffix in CLASSES.items() if name.endswith(suffix)), None)
+    if kind is None:
+        return None
+    table = found.get("id2label") or {str(n): f"LABEL_{n}" for n in range(int(found.get("num_labels") or 2))}
+    labels = tuple(str(table[key]) for key in sorted(table, key=int))
+    problem = found.get("problem_type")
+    if kind == "classify" and (problem == "regression" or (problem is None and len(labels) == 1)):
+        return TaskConfig("regress")
+    if kind == "classify":
+        return TaskConfig("classify", labels, multi=problem == "multi_label_classification")
+    return TaskConfig("tag", labels) if kind == "tag" else TaskConfig(kind, null=kind == "qa")  # type: ignore[arg-type]

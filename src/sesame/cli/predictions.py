@@ -1,0 +1,97 @@
+"""What `sesame predict` reads and writes."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from sesame.data.examples import Example
+from sesame.errors import SesameError
+from sesame.files import write_whole
+from sesame.progress import say
+
+
+def examples_of(
+    kind: str, texts: Sequence[str] | None, file: Path | None, second: str | None, columns: Mapping[str, str]
+) -> list[Example]:
+    """Rows of a table, or texts of the command line or of lines, each with the same second text if one is given."""
+    if texts is None:
+        from sesame.data.labelled import read_labelled
+
+        assert file is not None
+        found = read_labelled(file, kind, dict(columns), labels=False)
+        say(found.said)
+        for warning in found.warnings:
+            say(warning)
+        return found.examples
+    if kind == "choice":
+        if second is not None or len(texts) < 3:
+            raise SesameError("give a stem and at least two options, as separate texts, or rows with --file")
+        return [Example("command line", texts[0], options=tuple(texts[1:]))]
+    if kind == "qa":
+        if second is None:
+            raise SesameError('give the text to answer from: --context "..."; or rows with --file')
+        return [Example(f"question {number}", second, question) for number, question in enumerate(texts, 1)]
+    return [Example(f"text {number}", text, second) for number, text in enumerate(texts, 1)]
+
+
+def write_replies(
+    examples: Sequence[Example], replies: Sequence[Mapping[str, Any]], out: Path | None, as_json: bool
+) -> None:
+    rows = [
+        {
+            "place": e.place,
+            **({"id": e.id} if e.id else {}),
+            "text": e.text,
+            **({"pair": e.pair} if e.pair else {}),
+            **r,
+        }
+        for e, r in zip(examples, replies, strict=True)
+    ]
+    if out is None:
+        for row in rows:
+            typer.echo(json.dumps(row, ensure_ascii=False) if as_json else _line(row))
+        return
+    if out.suffix == ".csv":
+        write_whole(out, _csv(rows))
+    elif out.suffix == ".jsonl":
+        write_whole(out, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    else:
+        raise SesameError(f"--out {out}: must end in .jsonl or .csv")
+    say(f"{out}: {len(rows):,} answers")
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One column a key; what is no plain value is written as JSON."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    handle = io.StringIO()
+    writer = csv.writer(handle)
+    writer.writerow(keys)
+    for row in rows:
+        cells = [row.get(key, "") for key in keys]
+        writer.writerow([json.dumps(c, ensure_ascii=False) if isinstance(c, dict | list) else c for c in cells])
+    return handle.getvalue()
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """For people: the answer, how sure, and the text."""
+    text = row["text"].replace("\n", " ")
+    short = text if len(text) <= 100 else text[:97] + "..."
+    if "entities" in row:
+        found = "  ".join(f"{e['text']} [{e['label']} {e['probability']:.0%}]" for e in row["entities"])
+        return f"{short}\n  {found or '(no entities)'}"
+    if "value" in row:
+        return f"{row['value']:.4g}\t{short}"
+    if "labels" in row:
+        return f"{', '.join(row['labels']) or '(none)'}\t{short}"
+    if "answer" in row:
+        said = "(not sure enough)" if row["answer"] is None else row["answer"] or "(no answer)"
+        return f"{row['pair']}\n  {said}  {row['probability']:.0%}"
+    if "choice" in row:
+        return f"{row['text']}  {max(row['probabilities']):.0%}"
+    said = "(not sure enough)" if row["label"] is None else row["label"]
+    return f"{said}\t{row['probability']:.0%}\t{short}"

@@ -1,0 +1,157 @@
+"""Commands around labels: `finetune`, `evaluate`, `predict`."""
+
+import json as jsonlib
+from pathlib import Path
+from typing import Any
+
+import typer
+
+TASKS = ("classify", "regress", "tag", "qa", "choice")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(finetune)
+    app.command()(evaluate)
+    app.command()(predict)
+
+
+def _columns(text: str | None, pair: str | None, label: str | None) -> dict[str, str]:
+    return {role: name for role, name in (("text", text), ("pair", pair), ("label", label)) if name}
+
+
+def finetune(
+    model: str = typer.Argument(..., help="A model folder, or a run, to start from."),
+    task: str = typer.Option(..., help="classify, regress, tag, qa or choice."),
+    train: str = typer.Option(..., help="Labelled rows: CSV, TSV, JSONL, Parquet, CoNLL columns, SQuAD JSON."),
+    valid: str | None = typer.Option(None, help="Rows to choose by; otherwise a part of --train is kept aside."),
+    test: str | None = typer.Option(None, help="Rows to judge by; nothing is chosen by them."),
+    out: Path | None = typer.Option(None, "--out", help="The folder of the run; by default runs/TASK-FILE."),
+    strategy: str = typer.Option("full", help="full, frozen, gradual, or a .toml file."),
+    seeds: int | None = typer.Option(None, min=1, help="Trainings; by default 5 below 10,000 examples, else 1."),
+    seed: int = typer.Option(0, help="The first seed."),
+    epochs: float | None = typer.Option(None, help="Passes over the examples; small sets get more by default."),
+    rate: float | None = typer.Option(None, help="The peak learning rate."),
+    layers: str | None = typer.Option(
+        None,
+        help="What the head reads: last, second-to-last, sum-last-4, concat-last-4, sum-all, first, mix, a number.",
+    ),
+    metric: str | None = typer.Option(None, help="The score that decides, such as accuracy, macro_f1 or matthews."),
+    text_column: str | None = typer.Option(None, help="The column of the text; guessed otherwise."),
+    pair_column: str | None = typer.Option(None, help="The column of the second text."),
+    label_column: str | None = typer.Option(None, help="The column of the label."),
+    multi: str | None = typer.Option(None, help="What separates several labels in one cell, such as '|'."),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Change the strategy: adapt.layer_decay=0.9"
+    ),
+    baselines: bool = typer.Option(True, "--baselines/--no-baselines", help="Majority and TF-IDF beside the result."),
+    device: str = typer.Option("auto", help="auto, cpu or cuda."),
+    precision: str = typer.Option("auto", help="auto, fp32 or bf16."),
+    save_minutes: float = typer.Option(5.0, help="Minutes between two checkpoints."),
+    save_steps: int = typer.Option(0, min=0, help="Steps between two checkpoints, instead of minutes."),
+) -> None:
+    """Teach a model a task from labelled rows; ends with a score, its interval and a report.
+
+    Example: sesame finetune runs/mine --task classify --train tickets.csv --out runs/tickets
+    """
+    from sesame.errors import SesameError
+    from sesame.finetuning import Wishes
+    from sesame.finetuning import finetune as run
+
+    if task not in TASKS:
+        raise SesameError(f"--task {task}: must be one of {', '.join(TASKS)}")
+    if precision not in ("auto", "fp32", "bf16"):
+        raise SesameError(f"--precision {precision}: must be auto, fp32 or bf16")
+    given = {"epochs": epochs, "optimizer.rate": rate, "task.layers": None if layers is None else f'"{layers}"'}
+    changed = [f"{key}={value}" for key, value in given.items() if value is not None]
+    if epochs is not None:
+        changed.append("least_steps=0")  # exactly so many, then
+    run(
+        Wishes(
+            model=model, task=task, train=train, valid=valid, test=test,  # type: ignore[arg-type]
+            out=out or Path("runs") / f"{task}-{Path(train).name.split('.')[0]}", strategy=strategy, seeds=seeds, seed=seed,
+            columns=_columns(text_column, pair_column, label_column), multi=multi, metric=metric,
+            settings=[*changed, *settings], baselines=baselines, device=device,
+            precision=precision, save_minutes=save_minutes, save_steps=save_steps,  # type: ignore[arg-type]
+        )
+    )  # fmt: skip
+
+
+def evaluate(
+    model: str = typer.Argument(..., help="A fine-tuned model folder, or a run."),
+    data: str = typer.Option(..., help="Labelled rows."),
+    task: str | None = typer.Option(None, help="The task by name, if the model was taught several."),
+    text_column: str | None = typer.Option(None, help="The column of the text; guessed otherwise."),
+    pair_column: str | None = typer.Option(None, help="The column of the second text."),
+    label_column: str | None = typer.Option(None, help="The column of the label."),
+    multi: str | None = typer.Option(None, help="What separates several labels in one cell, such as '|'."),
+    against: str | None = typer.Option(None, help="Another model, compared example by example (paired bootstrap)."),
+    device: str = typer.Option("auto", help="auto, cpu or cuda."),
+    json: bool = typer.Option(False, "--json", help="The scores as JSON."),
+) -> None:
+    """Score a fine-tuned model on labelled rows, with its interval; or compare two models.
+
+    Example: sesame evaluate runs/tickets --data test.csv --against runs/tickets-frozen
+    """
+    from sesame.evaluate.judge import judge
+
+    columns = _columns(text_column, pair_column, label_column)
+    found = judge(model, data, task=task, columns=columns, multi=multi, against=against, device=device)
+    if json:
+        typer.echo(jsonlib.dumps(found, ensure_ascii=False))
+        return
+    _show(found)
+
+
+def _show(found: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table("score", "value", "95 % over examples")
+    for name, value in found["scores"].items():
+        interval = found["interval"] if name == found["metric"] else None
+        table.add_row(name, f"{value:.4f}", f"{interval[0]:.4f} to {interval[1]:.4f}" if interval else "")
+    console.print(table)
+    if found.get("per_class"):
+        classes = Table("label", "precision", "recall", "F1", "rows")
+        for row in found["per_class"]:
+            shown = [f"{row[key]:.3f}" for key in ("precision", "recall", "f1")]
+            classes.add_row(str(row["label"]), *shown, f"{row['count']:,}")
+        console.print(classes)
+    if "versus" in found:
+        v = found["versus"]
+        console.print(
+            f"better than {found['against']} by {v['difference']:+.4f} {found['metric']} "
+            f"(95 %: {v['low']:+.4f} to {v['high']:+.4f}, p = {v['p']:.4f})"
+        )
+
+
+def predict(
+    model: str = typer.Argument(..., help="A fine-tuned model folder, or a run."),
+    texts: list[str] = typer.Argument(None, help="Texts; without them, --file or lines of standard input."),
+    file: Path | None = typer.Option(None, help="Texts a line (.txt), CSV, TSV, JSONL, Parquet, CoNLL or SQuAD JSON."),
+    task: str | None = typer.Option(None, help="The task by name, if the model was taught several."),
+    context: str | None = typer.Option(None, help="qa: the text that the questions are about."),
+    pair: str | None = typer.Option(None, help="The second text of a pair."),
+    text_column: str | None = typer.Option(None, help="The column of the text; guessed otherwise."),
+    pair_column: str | None = typer.Option(None, help="The column of the second text."),
+    abstain: float = typer.Option(0.0, min=0.0, max=1.0, help="Give no answer below this probability."),
+    out: Path | None = typer.Option(None, help="Write answers here (.jsonl or .csv) instead of to the screen."),
+    json: bool = typer.Option(False, "--json", help="One JSON object a text."),
+    device: str = typer.Option("auto", help="auto, cpu or cuda."),
+) -> None:
+    """Answers of a fine-tuned model, with probabilities and places in the original text.
+
+    Example: sesame predict runs/tickets "My card was swallowed" --json
+    """
+    from sesame.api import load
+    from sesame.cli.answers import lines_of
+    from sesame.cli.predictions import examples_of, write_replies
+
+    loaded = load(model, device)
+    kind = loaded.task(task).config.kind
+    table = file is not None and file.suffix not in (".txt", "")
+    given = None if table else lines_of(texts, file)
+    examples = examples_of(kind, given, file, context or pair, _columns(text_column, pair_column, None))
+    replies = loaded.predict(examples, task, abstain, progress=True)
+    write_replies(examples, replies, out, json)

@@ -1,0 +1,431 @@
+"""Labelled examples from whatever a user has: CSV, TSV, JSON lines, Parquet, CoNLL columns or the JSON of SQuAD.
+
+    read_labelled("train.csv", "classify")         # columns are guessed by their names, and the guess is said
+    read_labelled("train.csv", "classify", {"text": "body", "label": "topic"})
+    read_labelled("train.txt", "tag"); read_labelled("train-v1.1.json", "qa")
+
+The format follows the name of the file, packed (.gz .xz .zst .bz2) or not. Rows without a text are left out and counted; rows
+without a label too, as long as they are fewer than one in ten.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sesame.data.conll import Sentence, read_conll, tagged
+from sesame.data.examples import Answer, Example
+from sesame.data.squad import Finder, given_answers, read_squad
+from sesame.data.tables import (
+    IDS,
+    LABELS,
+    PAIRS,
+    SCORES,
+    TABLES,
+    TEXTS,
+    Table,
+    inner_suffix,
+    is_number,
+    listed,
+    read_table,
+)
+from sesame.errors import SesameError
+
+TASKS = ("classify", "regress", "tag", "qa", "choice")
+ROLES = ("text", "pair", "label", "id")
+MOST_MISSING = 0.1  # of the rows may lack a label
+_WORDS = listed("tokens words text sentence")
+_TAGS = listed("ner_tags tags labels label ner tag")
+_CONTEXTS = listed("context passage paragraph document text")
+_QUESTIONS = listed("question query")
+_ANSWERS = listed("answers answer label")
+_STEMS = listed("""startphrase sent1:sent2 article:question passage:question context:question premise:question ctx stem
+    premise context question goal sentence text""")
+_OPTIONS = listed("options choices endings")
+_NUMBERED_OPTION = re.compile(r"(?:ending|option|choice|answer|sol)_?(?:\d|[a-h])")
+_RIGHT_ONES = listed("label answer answerkey answer_key correct target gold")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Examples, one line about how they were read, and counted warnings, each one sentence."""
+
+    examples: list[Example]
+    said: str
+    warnings: list[str]
+
+
+def read_labelled(
+    path: str | Path,
+    task: str,
+    columns: Mapping[str, str] | None = None,
+    *,
+    labels: bool = True,
+    multi: str | None = None,
+) -> Labelled:
+    """Read the examples of one file for a task: classify, regress, tag, qa or choice.
+
+    `columns` says which column is the "text", "pair", "label" or "id", where the user has said so. Without `labels`, for
+    prediction, labels are read if they are there. `multi` is what separates several labels in one cell, as in "a|b".
+    """
+    path, columns = Path(path), dict(columns or {})
+    _check(path, task, columns)
+    suffix = inner_suffix(path)
+    if task == "tag" and suffix not in set(TABLES) - {".tsv", ".tab"}:
+        found = read_conll(path, columns, labels)
+        return Labelled(found.examples, found.said, found.warnings)
+    if task == "qa" and suffix == ".json":
+        if columns:
+            raise SesameError(f"{path}: the JSON of SQuAD has no columns to choose; leave out --{min(columns)}-column")
+        examples, warnings = read_squad(path)
+        return _whole(path, examples, f"{path.name}: {len(examples):,} questions", warnings, labels, "questions")
+    table = read_table(path, [*columns.values()])
+    if task == "tag":
+        return _tags(table, columns, labels)
+    readers = {"qa": _qa, "choice": _choice}
+    if task in readers:
+        examples, said, warnings = readers[task](table, columns, labels)
+    else:
+        examples, said, warnings = _texts(table, columns, labels, task, multi)
+    return _whole(path, examples, f"{path.name}: {len(examples):,} rows; {said}", warnings, labels, "rows")
+
+
+def _check(path: Path, task: str, columns: Mapping[str, str]) -> None:
+    if task not in TASKS:
+        raise SesameError(f"there is no task {task!r}; choose one of {', '.join(TASKS)}")
+    for role in columns:
+        if role not in ROLES:
+            raise SesameError(f"there is no column for {role!r}; choose among {', '.join(ROLES)}")
+    if path.is_dir():
+        raise SesameError(f"{path}: is a folder; name one file with labelled rows")
+    if not path.exists():
+        raise SesameError(f"{path}: no such file; check the name")
+    if path.is_file() and path.stat().st_size == 0:
+        raise SesameError(f"{path}: is empty; give a file with rows")
+
+
+def _whole(path: Path, examples: list[Example], said: str, warnings: list[str], labels: bool, unit: str) -> Labelled:
+    """Leave out, and count, what cannot be used."""
+    texts = [one for one in examples if _has_text(one)]
+    if lost := len(examples) - len(texts):
+        first = next(one.place for one in examples if not _has_text(one))
+        warnings.append(f"{path}: left out {lost:,} of {len(examples):,} {unit} with an empty text, first at {first}")
+    kept = [one for one in texts if one.label is not None] if labels else texts
+    if missing := len(texts) - len(kept):
+        first = next(one.place for one in texts if one.label is None)
+        if missing >= MOST_MISSING * len(texts):
+            raise SesameError(
+                f"{first}: {missing:,} of {len(texts):,} {unit} have no label, the first one here; label them, or "
+                "choose another column with --label-column"
+            )
+        warnings.append(f"{path}: left out {missing:,} of {len(texts):,} {unit} without a label, first at {first}")
+    if not kept:
+        raise SesameError(f"{path}: there is no text in any of its {unit}; choose another column with --text-column")
+    return Labelled(kept, said, warnings)
+
+
+def _has_text(one: Example) -> bool:
+    return bool(one.text.strip()) and (one.pair is None or bool(one.pair.strip()))
+
+
+def _role(table: Table, columns: Mapping[str, str], role: str, names: list[str], taken: set[str | None]) -> str | None:
+    """The column for a role: the user's, else the first known name."""
+    if role in columns:
+        return table.given(role, columns[role])
+    return table.find(names, taken)
+
+
+def _unknown(table: Table, what: str, option: str) -> SesameError:
+    cells = inner_suffix(table.path) in (".csv", ".tsv", ".tab")
+    numbers = f"; without a header by number, as in --{option}-column 1" if cells else ""
+    return SesameError(
+        f"{table.path}: cannot tell which column holds the {what}; its columns are {table.shown()}: choose with "
+        f"--{option}-column (there are --text-column, --pair-column and --label-column{numbers})"
+    )
+
+
+def _string(value: Any, place: str, column: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise SesameError(
+            f"{place}: {column!r} holds {_shown(value)}, not a text; mend the row or choose another column"
+        )
+    return value
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)[:40]
+
+
+def _id(row: dict[str, Any], column: str | None) -> str:
+    return "" if column is None or row.get(column) is None else str(row[column])
+
+
+# ---- classify and regress -------------------------------------------------------------------------------------------
+
+
+def _texts(
+    table: Table, columns: Mapping[str, str], labels: bool, task: str, multi: str | None
+) -> tuple[list[Example], str, list[str]]:
+    text, pair, label = _text_columns(table, columns, task, labels)
+    if text is None:
+        raise _unknown(table, "text", "text")
+    if label is None and labels:
+        raise _unknown(table, "label", "label")
+    ids = _role(table, columns, "id", IDS, {text, pair, label})
+    read: Callable[[Any, str, str], Any] = _score if task == "regress" else _names(multi)
+    trusted = labels or "label" in columns  # a column that was only guessed must not stop a prediction
+    examples = []
+    for line, row in table.rows:
+        place = table.place(line)
+        first = _string(row.get(text), place, text).strip()
+        second = None if pair is None else _string(row.get(pair), place, pair).strip()
+        found = None
+        if label is not None:
+            try:
+                found = read(row.get(label), place, label)
+            except SesameError:
+                if trusted:
+                    raise
+        examples.append(Example(place, first, second, found, id=_id(row, ids)))
+    if any(isinstance(one.label, tuple) for one in examples):
+        examples = [replace(one, label=(one.label,)) if isinstance(one.label, str) else one for one in examples]
+    chosen = {"text": text, "pair": pair, "label": label}
+    said = ", ".join(f'{role} = "{name}"' for role, name in chosen.items() if name is not None)
+    guessed = any(name is not None and role not in columns for role, name in chosen.items())
+    return examples, ("" if table.header else "no header; ") + said + (" (guessed)" if guessed else ""), []
+
+
+def _text_columns(
+    table: Table, columns: Mapping[str, str], task: str, labels: bool
+) -> tuple[str | None, str | None, str | None]:
+    """The columns of the text, the second text and the label; those that are not given are guessed by their names."""
+    text, pair, label = (table.given(role, columns[role]) if role in columns else None for role in ROLES[:3])
+    names = SCORES if task == "regress" else LABELS
+    if text is None and pair is None:
+        for one, other in (known.split(":") for known in PAIRS):
+            if one in table.folded and other in table.folded and label not in (table.folded[one], table.folded[other]):
+                text, pair = table.folded[one], table.folded[other]
+                break
+    text = text or table.find(TEXTS, {pair, label})
+    label = label or table.find(names, {text, pair})
+    rest = [name for name in table.columns if name not in (text, pair, label)]
+    if len(table.columns) == 2 and text is None and label is None:
+        text, label = _two_columns(table, task)
+    elif len(table.columns) == 1 and not labels:
+        text = text or table.columns[0]
+    elif len(rest) == 1 and text is None:
+        text = rest[0]
+    elif len(rest) == 1 and label is None and labels and len(table.columns) == (2 if pair is None else 3):
+        label = rest[0]
+    return text, pair, label
+
+
+def _two_columns(table: Table, task: str) -> tuple[str, str]:
+    """Which of two columns is the text and which the label: labels repeat more, or else are shorter."""
+
+    def like_a_label(name: str) -> tuple[bool, int, int]:
+        cells = [str(row.get(name, "")) for _, row in table.rows]
+        numbers = task == "regress" and all(map(is_number, filter(None, cells)))
+        return not numbers, len(set(cells)), sum(map(len, cells))
+
+    first, second = table.columns
+    return (second, first) if like_a_label(first) < like_a_label(second) else (first, second)
+
+
+def _names(multi: str | None) -> Callable[[Any, str, str], Any]:
+    def read(value: Any, place: str, column: str) -> str | tuple[str, ...] | None:
+        if multi and isinstance(value, str):
+            value = [part for part in value.split(multi) if part.strip()]
+        if isinstance(value, list):
+            names = [_name(one, place, column) for one in value]
+            return tuple(dict.fromkeys(name for name in names if name is not None))
+        return _name(value, place, column)
+
+    return read
+
+
+def _name(value: Any, place: str, column: str) -> str | None:
+    if isinstance(value, str):
+        return value.strip() or None
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, bool | int | float):
+        return str(value)
+    raise SesameError(f"{place}: {column!r} holds {_shown(value)}, not a label; mend the row or choose another column")
+
+
+def _score(value: Any, place: str, column: str) -> float | None:
+    if value is None or value == "" or (isinstance(value, str) and value.isspace()):
+        return None
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    raise SesameError(
+        f"{place}: {column!r} holds {_shown(value)}, not a finite number; write it like 3.5, or choose another column "
+        "with --label-column"
+    )
+
+
+# ---- tag and qa -----------------------------------------------------------------------------------------------------
+
+
+def _tags(table: Table, columns: Mapping[str, str], labels: bool) -> Labelled:
+    words = _role(table, columns, "text", _WORDS, set())
+    if words is None:
+        raise _unknown(table, "words", "text")
+    tags = _role(table, columns, "label", _TAGS, {words})
+    if tags is None and labels:
+        raise _unknown(table, "tags", "label")
+    ids = _role(table, columns, "id", IDS, {words, tags})
+    sentences, names, numbers = [], [], True
+    for line, row in table.rows:
+        place = table.place(line)
+        one = Sentence(place, 0, [str(word).strip() for word in _list(row.get(words), place, words)], None)
+        if tags is not None and (labels or row.get(tags) is not None):
+            given = _list(row.get(tags), place, tags)
+            numbers = numbers and all(isinstance(tag, int) for tag in given)
+            one.tags = [str(tag) for tag in given]
+            if len(one.tags) != len(one.words):
+                raise SesameError(
+                    f"{place}: there are {len(one.words)} words and {len(one.tags)} tags; give one tag for each word"
+                )
+        sentences.append(one)
+        names.append(_id(row, ids))
+    by_place = {one.file: name for one, name in zip(sentences, names, strict=True)}
+    found = tagged(sentences, table.path, labels, strict="label" in columns or labels, numbers=numbers)
+    examples = [replace(one, id=by_place[one.place]) for one in found.examples]
+    lost = len(sentences) - len(examples)
+    warnings = [f"{table.path}: left out {lost:,} of {len(sentences):,} rows without words"] if lost else []
+    return Labelled(examples, found.said, found.warnings + warnings)
+
+
+def _list(value: Any, place: str, column: str) -> list[Any]:
+    if isinstance(value, str):
+        return value.split()
+    if not isinstance(value, list):
+        raise SesameError(
+            f"{place}: {column!r} holds {_shown(value)}, not a list; mend the row or choose another column"
+        )
+    return value
+
+
+def _qa(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Example], str, list[str]]:
+    question = _role(table, columns, "pair", _QUESTIONS, set())
+    context = _role(table, columns, "text", _CONTEXTS, {question})
+    answers = _role(table, columns, "label", _ANSWERS, {question, context})
+    for what, option, column in (("context", "text", context), ("question", "pair", question)):
+        if column is None:
+            raise _unknown(table, what, option)
+    if answers is None and labels:
+        raise _unknown(table, "answers", "label")
+    ids = _role(table, columns, "id", IDS, {question, context, answers})
+    start = table.find(["answer_start", "start"])
+    assert context is not None
+    assert question is not None
+    finder, examples = Finder(), []
+    for line, row in table.rows:
+        place = table.place(line)
+        text = _string(row.get(context), place, context)
+        label: tuple[Answer, ...] | None = None
+        given = row.get(answers) if answers is not None else None
+        if isinstance(given, str) and start is not None and row.get(start) is not None:
+            given = {"text": given, "start": row[start]}
+        if row.get("is_impossible") is True:
+            label = ()
+        elif given is not None:
+            label = finder.find(text, given_answers(given, place), place)
+        asked = _string(row.get(question), place, question)
+        examples.append(Example(place, text, asked, label, id=_id(row, ids)))
+    said = f'text = "{context}", pair = "{question}"' + (f', label = "{answers}"' if answers else "")
+    return examples, said, [f"{table.path}: {warning}" for warning in finder.warnings()]
+
+
+# ---- choice ---------------------------------------------------------------------------------------------------------
+
+
+def _choice(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Example], str, list[str]]:
+    stems = [table.given(role, columns[role]) for role in ("text", "pair") if role in columns]
+    if not stems:
+        known = (names.split(":") for names in _STEMS)
+        found = next((names for names in known if all(name in table.folded for name in names)), [])
+        stems = [table.folded[name] for name in found]
+    if not stems:
+        raise _unknown(table, "stem", "text")
+    options = table.find(_OPTIONS)
+    several = [name for name in table.columns if _NUMBERED_OPTION.fullmatch(name.casefold()) and name not in stems]
+    if options is None and len(several) < 2:
+        raise SesameError(
+            f"{table.path}: cannot tell which columns hold the options; its columns are {table.shown()}: call one with "
+            "a list 'options', or several 'ending0', 'ending1' ..."
+        )
+    right = _role(table, columns, "label", _RIGHT_ONES, {*stems, *several, options})
+    if right is None and labels:
+        raise _unknown(table, "right answer", "label")
+    ids = _role(table, columns, "id", IDS, {*stems, right})
+    joint = " " if [name.casefold() for name in stems] == ["sent1", "sent2"] else "\n"
+    rows = []
+    for line, row in table.rows:
+        place = table.place(line)
+        stem = joint.join(filter(None, (_string(row.get(name), place, name).strip() for name in stems)))
+        texts, letters = _options([row.get(name) for name in several] if options is None else row.get(options), place)
+        label = None if right is None else _right_one(row.get(right), texts, letters, place)
+        rows.append((Example(place, stem, options=texts, id=_id(row, ids)), label))
+    examples, said = _numbered(rows)
+    shown = ", ".join(stems) + (f'", label = "{right}' if right else "")
+    return examples, f'text = "{shown}"{said}', []
+
+
+def _options(value: Any, place: str) -> tuple[tuple[str, ...], list[str]]:
+    """The options and, where the file names them itself ({"label": ["A", ...], "text": [...]}), their letters."""
+    letters: list[str] = []
+    if isinstance(value, dict) and isinstance(value.get("text"), list) and isinstance(value.get("label"), list):
+        letters, value = [str(letter) for letter in value["label"]], value["text"]
+    if not isinstance(value, list) or not all(isinstance(one, str) and one.strip() for one in value) or len(value) < 2:
+        raise SesameError(f"{place}: the options are {_shown(value)}, not two or more texts; mend or remove the row")
+    return tuple(one.strip() for one in value), letters
+
+
+def _right_one(value: Any, options: tuple[str, ...], letters: list[str], place: str) -> int | str | None:
+    """The number of the right option if that is sure, else the digits as a text: they may count from 0 or from 1."""
+    value = value.strip() if isinstance(value, str) else value
+    if value is None or value == "":
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    name = str(value)
+    if name in letters:
+        return letters.index(name)
+    if name in options and not name.isdecimal():
+        return options.index(name)
+    if len(name) == 1 and 0 <= ord(name.upper()) - ord("A") < len(options):
+        return ord(name.upper()) - ord("A")
+    if name.isdecimal() and int(name) <= len(options) and not isinstance(value, bool):
+        return name
+    raise SesameError(
+        f"{place}: the right answer is {_shown(value)}, none of the {len(options)} options; write its number or letter"
+    )
+
+
+def _numbered(rows: list[tuple[Example, int | str | None]]) -> tuple[list[Example], str]:
+    """Turn numbers into positions. They count from 1 if one of them is as large as the number of its options."""
+    above = next((one for one, label in rows if isinstance(label, str) and int(label) == len(one.options)), None)
+    zero = next((one for one, label in rows if isinstance(label, str) and int(label) == 0), None)
+    if above is not None and zero is not None:
+        raise SesameError(
+            f"{above.place}: the right answer is number {len(above.options)} of {len(above.options)}, but {zero.place} "
+            "counts from 0; count from 0 or from 1 in all rows"
+        )
+    shift = 0 if above is None else 1
+    examples = [replace(one, label=int(label) - shift if isinstance(label, str) else label) for one, label in rows]
+    return examples, "" if above is None else ", answers count from 1"

@@ -1,0 +1,87 @@
+"""A fine-tuned model against labelled rows: scores, their interval over examples, and a second model beside it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sesame.backbones import Encoder
+from sesame.checkpoint.folder import load_parts
+from sesame.data.examples import Example
+from sesame.data.labelled import read_labelled
+from sesame.errors import SesameError
+from sesame.evaluate.results import tables
+from sesame.evaluate.scoring import compare, gold_of, interval, main_score, said_of, score
+from sesame.progress import say
+from sesame.tasks import Task
+from sesame.tasks.predict import predict
+from sesame.text import Tokenizer
+from sesame.train.precision import choose_machine
+
+
+def judge(
+    model: str,
+    data: str,
+    *,
+    task: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    multi: str | None = None,
+    against: str | None = None,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Scores on `data`; with `against` also the paired difference to another model taught the same kind of task."""
+    one = _open(model, task, device)
+    config = one.task.config
+    read = read_labelled(data, config.kind, columns, multi=multi)
+    for sentence in (read.said, *read.warnings):
+        say(sentence)
+    examples = read.examples
+    said = one.answers(examples)
+    gold, metric = gold_of(config, examples), main_score(config)
+    low, high = interval(config, metric, gold, said)
+    found: dict[str, Any] = {
+        "task": config.kind, "metric": metric, "scores": score(config, gold, said), "interval": [low, high],
+        "rows": len(examples), **tables(config, gold, said),
+    }  # fmt: skip
+    if against is not None:
+        other = _open(against, task, device)
+        if other.task.config.kind != config.kind:
+            raise SesameError(
+                f"{against}: was taught to {other.task.config.kind}, not to {config.kind}; compare like with like"
+            )
+        labels = tuple(dict.fromkeys([*config.labels, *other.task.config.labels]))
+        found |= {
+            "against": against,
+            "versus": compare(replace(config, labels=labels), metric, gold, said, other.answers(examples)),
+        }
+    return found
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A model with the task that it is judged by."""
+
+    task: Task
+    backbone: Encoder
+    tokenizer: Tokenizer
+
+    def answers(self, examples: Sequence[Example]) -> list[Any]:
+        bare = [replace(example, label=None) for example in examples]  # labels unseen in training count as wrong
+        replies = predict(self.task, self.backbone, self.tokenizer, bare, progress=True)
+        return said_of(self.task.config, replies)
+
+
+def _open(model: str, name: str | None, device: str) -> _Judged:
+    parts = load_parts(model)
+    if not parts.tasks:
+        raise SesameError(
+            f"{model}: was not taught any task, so there is nothing to score; use `sesame finetune` first"
+        )
+    if name is None and len(parts.tasks) > 1:
+        raise SesameError(f"{model}: was taught several tasks ({', '.join(parts.tasks)}); choose one with --task")
+    if name is not None and name not in parts.tasks:
+        raise SesameError(f"{model}: was not taught {name!r} but {', '.join(parts.tasks)}")
+    if parts.tokenizer is None:
+        raise SesameError(f"{model}: has no tokenizer; put tokenizer.json or vocab.txt beside the weights")
+    machine = choose_machine(device)
+    task = parts.tasks[name or next(iter(parts.tasks))]
+    return _Judged(task.to(machine.device), parts.backbone.to(machine.device), parts.tokenizer)

@@ -1,0 +1,235 @@
+"""One training of one seed: from a start model to a task's weights in a folder, resumable at any moment."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sesame import chance
+from sesame.backbones import Backbone, Encoded
+from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.run import Run
+from sesame.checkpoint.tasks import share_pooler
+from sesame.data.batch import Batch
+from sesame.objectives.base import Term, Together
+from sesame.objectives.model import Model
+from sesame.progress import Bar, say
+from sesame.tasks import Item, Task, TaskConfig, build_task
+from sesame.tasks.answer import logits_of
+from sesame.tasks.loader import ItemLoader, ManyLoader, keep_features
+from sesame.train.adapt import prepare, unfreeze
+from sesame.train.loop import Clock, Hooks, fit
+from sesame.train.optim import build_optimizer
+from sesame.train.precision import Machine
+from sesame.train.state import State
+from sesame.transfer import Transfer
+
+CPU_TOKENS, GPU_TOKENS = 4096, 131_072  # places of a micro-batch
+KEEP_BYTES = 3_000_000_000  # features of a frozen backbone are kept in memory up to so much
+LOOKS = 8  # validation scores on the learning curve
+
+
+@dataclass
+class Lesson:
+    """A task with its data, encoded once for all seeds."""
+
+    config: TaskConfig
+    train: list[Item]  # as the loader draws them
+    valid: list[Item]
+    pad: int
+    features: list[Tensor] = field(default_factory=list)  # of each training window, if the backbone is frozen
+    numbers: dict[int, int] = field(default_factory=dict)
+
+
+Look = Callable[[dict[str, Task], Backbone], float]
+"""A validation score of the model as it stands."""
+
+
+class Recalled(Backbone):
+    """Stands in for a frozen backbone: gives the features that were computed once."""
+
+    def __init__(self, lessons: dict[str, Lesson]) -> None:
+        super().__init__()
+        self.lessons = lessons
+
+    def forward(self, batch: Batch, only: Tensor | None = None, maps: bool = False) -> Encoded:
+        (name,) = batch.targets
+        assert batch.keys is not None
+        return Encoded(batch, (), kept=keep_features(self.lessons[name].features, batch.keys, batch.ids.device))
+
+
+@dataclass
+class SeedRun:
+    """Settings of one training; `train` gives the parts to save."""
+
+    start: str
+    lessons: dict[str, Lesson]
+    transfer: Transfer
+    machine: Machine
+    seed: int
+    alpha: float = 1.0
+    save_minutes: float = 5.0
+    save_steps: int = 0
+
+    def train(self, run: Run, look: Look, shown: Bar) -> Parts:
+        """Train to the end, going on from the run's last checkpoint if there is one."""
+        parts = self._parts()
+        model = Model(parts.backbone, Together(parts.tasks)).to(self.machine.device)
+        scales = prepare(model, self.transfer.adapt)
+        optimizer = build_optimizer(model, self.transfer.optimizer, scales)
+        state = State()
+        folder = run.latest()
+        if folder is None:
+            run.cut_all_metrics()
+        else:
+            self._restore(parts, folder)
+            state = run.restore(folder, model, optimizer)
+            say(f"{run.folder.name}: going on from step {state.step}")
+        steps = self.steps()
+        self.last_save, every = time.monotonic(), max(1, steps // LOOKS)
+        hooks = self._hooks(run, model, parts, optimizer, look, shown, every)
+        load = self._loader(parts.tasks, steps).load
+        fit(
+            model,
+            self._call(model),
+            optimizer,
+            load,
+            rate=self.transfer.optimizer.rate,
+            schedule=self.transfer.schedule,
+            clip=self.transfer.optimizer.clip,
+            clock=Clock(steps, None, time.monotonic(), state.elapsed),
+            state=state,
+            machine=self.machine,
+            seed=self.seed,
+            hooks=hooks,
+            threads=1 if self.machine.device.type == "cpu" else 2,
+            spikes=False,
+        )
+        model.requires_grad_(True)
+        model.eval()
+        return parts
+
+    def steps(self) -> int:
+        return self.transfer.steps(sum(len(lesson.train) for lesson in self.lessons.values()))
+
+    def _parts(self) -> Parts:
+        """The start model with fresh heads; a pooler that was pre-trained is taken over."""
+        parts = load_parts(self.start)
+        torch.manual_seed(chance.key(self.seed, 7) >> 1)
+        dropout = parts.backbone.config.dropout
+        tasks = {
+            name: build_task(name, lesson.config, parts.backbone, dropout) for name, lesson in self.lessons.items()
+        }
+        share_pooler(tasks)
+        heads = {name: head for task in tasks.values() for name, head in task.heads().items()}
+        known = parts.heads.get("pooler")
+        if known is not None and "pooler" in heads and heads["pooler"].weight.shape == known.weight.shape:
+            heads["pooler"].load_state_dict(known.state_dict())
+        return Parts(parts.backbone, heads, parts.tokenizer, tasks=tasks)
+
+    @staticmethod
+    @torch.no_grad()
+    def _restore(parts: Parts, folder: Path) -> None:
+        ours = parts.state()
+        for name, tensor in load_parts(folder, tokenizer=False).state().items():
+            if name in ours:
+                ours[name].copy_(tensor)
+
+    def _call(self, model: Model) -> Callable[[Batch], list[Term]]:
+        if not any(lesson.features for lesson in self.lessons.values()):
+            return model
+        recalled = Recalled(self.lessons)
+        return lambda batch: model.objective(recalled, batch)
+
+    def _loader(self, tasks: dict[str, Task], steps: int) -> ItemLoader | ManyLoader:
+        tokens = CPU_TOKENS if self.machine.device.type == "cpu" else GPU_TOKENS
+        seed = chance.key(self.seed, 8) >> 1
+        loaders = [
+            ItemLoader(tasks[name], lesson.train, lesson.pad, self.transfer.batch, seed, tokens, lesson.numbers)
+            for name, lesson in self.lessons.items()
+        ]
+        return loaders[0] if len(loaders) == 1 else ManyLoader(loaders, steps, seed, self.alpha)
+
+    def _hooks(self, run: Run, model: Model, parts: Parts, optimizer: Any, look: Look, shown: Bar, every: int) -> Hooks:
+        seen = {"step": 0}
+
+        def window(state: State, figures: dict[str, Any]) -> None:
+            shown.note(f"step {state.step} · loss {figures['loss']:.3f}")
+            shown.advance(state.step - seen["step"])
+            seen["step"] = state.step
+            run.log({"step": state.step, "seconds": round(state.elapsed, 2), **figures})
+
+        def evaluate(state: State) -> None:
+            run.log({"step": state.step, "valid": look(parts.tasks, parts.backbone)})
+            model.train()
+
+        def save(state: State) -> None:
+            run.save(parts, model, optimizer, state, "")
+            self.last_save = time.monotonic()
+
+        def save_due(state: State) -> bool:
+            if self.save_steps:
+                return state.step % self.save_steps == 0
+            return time.monotonic() - self.last_save >= self.save_minutes * 60
+
+        def skipped(state: State, step: int, why: str) -> None:
+            say(f"step {step}: {why}; going back and leaving this batch out")
+            run.log({"step": state.step, "skipped": step, "why": why})
+
+        def before(progress: float) -> None:
+            unfreeze(model, self.transfer.adapt, progress)
+
+        gradual = {"before": before} if self.transfer.adapt.strategy == "gradual" else {}
+        due = (lambda state: state.step % every < 10) if every >= 10 else (lambda state: True)
+        return Hooks(
+            window=window, save=save, evaluate=evaluate, skipped=skipped, save_due=save_due, evaluate_due=due, **gradual
+        )
+
+
+@torch.no_grad()
+def keep(start: str, lessons: dict[str, Lesson], machine: Machine, shown: Bar | None = None) -> None:
+    """Compute the features of all training windows once, for the heads of all seeds; too many are computed as they come."""
+    parts = load_parts(start)
+    backbone = parts.backbone.to(machine.device).eval()
+    for name, lesson in lessons.items():
+        task = build_task(name, lesson.config, backbone)
+        windows = {id(window): window for item in lesson.train for window in item.windows}
+        size = task.choice.width * 4 * (parts.backbone.depth + 1 if lesson.config.layers == "mix" else 1)
+        places = sum(len(w.ids) for w in windows.values()) if lesson.config.kind in ("tag", "qa") else len(windows)
+        if places * size > KEEP_BYTES:
+            say(f"{name}: features of {places:,} places are too many to keep; computing them as they come")
+            continue
+        lesson.numbers = {key: number for number, key in enumerate(windows)}
+        lesson.features = _features(task, backbone, lesson, list(windows.values()), machine)
+
+
+def _features(task: Task, backbone: Backbone, lesson: Lesson, windows: Sequence[Any], machine: Machine) -> list[Tensor]:
+    order = sorted(range(len(windows)), key=lambda number: len(windows[number].ids))
+    found: list[Tensor] = [torch.empty(0)] * len(windows)
+    tokens = 2 * CPU_TOKENS if machine.device.type == "cpu" else GPU_TOKENS
+    start = 0
+    while start < len(order):
+        stop = start + max(1, min(len(order) - start, tokens // len(windows[order[start]].ids)))
+        while (stop - start) * len(windows[order[stop - 1]].ids) > tokens and stop > start + 1:
+            stop -= 1
+        chosen = order[start:stop]
+        items = [replace(_BARE, windows=(windows[number],), slots=(0,), extra={"spots": [[]]}) for number in chosen]
+        batch = task.collate(items, lesson.pad).to(machine.device)
+        with machine.autocast():
+            features = task.features(backbone(batch, task.looks_at(batch))).float()
+        for row, number in enumerate(chosen):
+            part = features[:, row]
+            found[number] = part[:, : len(windows[number].ids)].clone() if part.ndim == 3 else part.clone()
+        start = stop
+    return found
+
+
+_BARE = Item(())
+
+
+def predict(task: Task, backbone: Backbone, items: Sequence[Item], pad: int, machine: Machine) -> list[Tensor]:
+    return logits_of(task, backbone, items, pad, torch.bfloat16 if machine.precision == "bf16" else None)

@@ -1,0 +1,82 @@
+"""Items to logits, in batches of similar length; in a frozen model also to the features that a head is trained on."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sesame.backbones import Backbone
+from sesame.data.batch import Batch
+from sesame.data.examples import Example
+from sesame.progress import Bar
+from sesame.tasks.base import Item, Reply, Task
+
+TOKENS = 8192  # places of a batch: enough to fill two cores, little enough to stay in memory
+
+
+@torch.no_grad()
+def logits_of(
+    task: Task,
+    backbone: Backbone,
+    items: Sequence[Item],
+    pad: int,
+    precision: torch.dtype | None = None,
+    progress: Bar | None = None,
+) -> list[Tensor]:
+    """The logits of every item, on the CPU, in the order given; `precision` bfloat16 computes in it."""
+    device = next(backbone.parameters()).device
+    training = task.training, backbone.training
+    task.eval()
+    backbone.eval()
+    found: list[Tensor] = [torch.empty(0)] * len(items)
+    tokens = TOKENS if device.type == "cpu" else 16 * TOKENS
+    for group in _groups(items, tokens):
+        chosen = [items[i] for i in group]
+        batch = task.collate(chosen, pad).to(device)
+        with torch.autocast(device.type, precision or torch.bfloat16, enabled=precision is not None):
+            features = [task.features(backbone(part, task.looks_at(part))) for part in _slices(batch, tokens)]
+            logits = task.logits(torch.cat(features, dim=1), batch)
+        for index, part in zip(group, task.split(logits.float().cpu(), chosen), strict=True):
+            found[index] = part
+        if progress is not None:
+            progress.advance(len(group))
+    task.train(training[0])
+    backbone.train(training[1])
+    return found
+
+
+def answer(task: Task, examples: Sequence[Example], items: Sequence[Item], logits: Sequence[Tensor]) -> list[Reply]:
+    return [task.read(*each) for each in zip(logits, items, examples, strict=True)]
+
+
+def _groups(items: Sequence[Item], tokens: int) -> list[list[int]]:
+    """Indices by length: a group's windows, padded to its longest, fill at most `tokens` places."""
+    groups: list[list[int]] = []
+    rows = 0
+    for index in sorted(range(len(items)), key=lambda i: max(len(w.ids) for w in items[i].windows)):
+        width = max(len(window.ids) for window in items[index].windows)
+        more = len(items[index].windows)
+        if groups and (rows + more) * width <= tokens:
+            groups[-1].append(index)
+            rows += more
+        else:
+            groups.append([index])
+            rows = more
+    return groups
+
+
+def _slices(batch: Batch, tokens: int) -> list[Batch]:
+    """A batch that one very long text made too big, in parts of fewer rows; heads see it whole again."""
+    most = max(1, tokens // batch.ids.shape[1])
+    if batch.size <= most:
+        return [batch]
+    return [
+        replace(
+            batch,
+            ids=batch.ids[start : start + most],
+            lengths=batch.lengths[start : start + most],
+            segments=None if batch.segments is None else batch.segments[start : start + most],
+        )
+        for start in range(0, batch.size, most)
+    ]

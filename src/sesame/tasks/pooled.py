@@ -1,0 +1,115 @@
+"""Tasks with one answer for a whole text (or pair): the windows' vectors are averaged, then a linear layer answers.
+
+    v = mean over windows of pool(h);   logits = W dropout(v) + b
+    pool: "pooler" tanh(W_p h_[CLS] + b_p) (BERT), "cls", "mean" or "max" over the tokens
+
+Unusual: a long document trains and predicts through all of its windows; in training at most `WINDOWS` of them, drawn anew
+each time. With one window this is what transformers' `*ForSequenceClassification` computes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from sesame.backbones import Backbone, Encoded
+from sesame.data.batch import Batch, Targets
+from sesame.data.examples import Example
+from sesame.nn.init import bert_init
+from sesame.tasks.base import Item, Task, TaskConfig
+from sesame.tasks.windows import Inputs, Window
+
+WINDOWS = 8
+
+
+class PooledTask(Task):
+    def __init__(self, name: str, config: TaskConfig, backbone: Backbone, outputs: int, dropout: float) -> None:
+        super().__init__(name, config, backbone, outputs, dropout)
+        self.pooler = None
+        if config.pooling == "pooler":
+            self.pooler = nn.Linear(self.choice.width, self.choice.width)
+            self.pooler.apply(bert_init())
+
+    def heads(self) -> dict[str, nn.Module]:
+        return super().heads() | ({} if self.pooler is None else {"pooler": self.pooler})
+
+    # ---- examples to batches -------------------------------------------------------------------------------------
+
+    def items(self, examples: Sequence[Example], inputs: Inputs) -> list[Item]:
+        a = inputs.encode([example.text for example in examples])
+        b = inputs.encode([example.pair or "" for example in examples])
+        found = []
+        for number, example in enumerate(examples):
+            windows = inputs.single(a[number]) if example.pair is None else inputs.pair(a[number], b[number])
+            found.append(Item(tuple(windows), (0,) * len(windows), self.number(example)))
+        return found
+
+    def number(self, example: Example) -> object:
+        """The label as a number; None where there is none."""
+        raise NotImplementedError
+
+    def slots(self, items: Sequence[Item]) -> int:
+        """Vectors for each item: 1, or the number of options."""
+        return 1
+
+    def rows(self, items: Sequence[Item]) -> Tensor:
+        """The slot of each window, counted over the batch."""
+        each = self.slots(items)
+        return torch.tensor([number * each + slot for number, item in enumerate(items) for slot in item.slots])
+
+    def targets(self, items: Sequence[Item], width: int) -> Targets:
+        return Targets(self.labels(items), rows=self.rows(items))
+
+    def labels(self, items: Sequence[Item]) -> Tensor:
+        raise NotImplementedError
+
+    # ---- the head ------------------------------------------------------------------------------------------------
+
+    def looks_at(self, batch: Batch) -> Tensor | None:
+        """[CLS] alone, where the head reads nothing else."""
+        alone = self.config.layers == "last" and self.config.pooling in ("pooler", "cls")
+        return batch.lengths.new_zeros(batch.size, 1) if alone else None
+
+    def features(self, encoded: Encoded) -> Tensor:
+        """Shape: (J, B, D) for a batch of B windows."""
+        if self.config.pooling in ("pooler", "cls"):
+            if encoded.only is not None:
+                return encoded.take(encoded.batch.lengths.new_zeros(encoded.batch.size, 1))[None, :, 0]
+            return self.choice.stack([layer[:, 0] for layer in encoded.layers])
+        stack = self.choice.stack(encoded.layers)
+        places = torch.arange(stack.shape[2], device=stack.device)
+        real = (places[None] < encoded.batch.lengths[:, None])[None, :, :, None]
+        if self.config.pooling == "max":
+            return stack.masked_fill(~real, -torch.inf).amax(2)
+        return (stack * real).sum(2) / encoded.batch.lengths[None, :, None]
+
+    def vectors(self, features: Tensor, batch: Batch, slots: int) -> Tensor:
+        """One vector for each slot, averaged over its windows. Shape: (J, B, D) -> (S, D)."""
+        x = self.choice(features)
+        if self.pooler is not None:
+            x = torch.tanh(self.pooler(x))
+        rows = batch.targets[self.name].rows
+        assert rows is not None
+        count = torch.zeros(slots, device=x.device, dtype=x.dtype).index_add(0, rows, torch.ones_like(x[:, 0]))
+        total = torch.zeros(slots, x.shape[1], device=x.device, dtype=x.dtype).index_add(0, rows, x)
+        return self.dropout(total / count.clamp(min=1)[:, None])  # type: ignore[no-any-return]
+
+    def logits(self, features: Tensor, batch: Batch) -> Tensor:
+        """Shape: (items, outputs)."""
+        return self.out(self.vectors(features, batch, len(batch.targets[self.name].labels)))  # type: ignore[no-any-return]
+
+    def split(self, logits: Tensor, items: Sequence[Item]) -> list[Tensor]:
+        return list(logits)
+
+
+def thin(item: Item, luck: float, most: int = WINDOWS) -> Item:
+    """At most `most` windows of each slot, evenly spread from a random start: a long text must not fill the memory."""
+    if len(item.windows) <= most:
+        return item
+    kept: list[tuple[Window, int]] = []
+    for slot in sorted(set(item.slots)):
+        here = [w for w, s in zip(item.windows, item.slots, strict=True) if s == slot]
+        step = max(1.0, len(here) / most)
+        kept += [(here[int((luck + i) * step) % len(here)], slot) for i in range(min(most, len(here)))]
+    return replace(item, windows=tuple(w for w, _ in kept), slots=tuple(s for _, s in kept))

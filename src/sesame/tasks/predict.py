@@ -1,0 +1,71 @@
+"""Examples to answers, through a trained task."""
+
+from collections.abc import Sequence
+
+import torch
+
+from sesame.backbones import Encoder
+from sesame.data.examples import Example
+from sesame.errors import SesameError
+from sesame.progress import bar, say
+from sesame.tasks.answer import answer, logits_of
+from sesame.tasks.base import Reply, Task
+from sesame.tasks.windows import Inputs
+from sesame.text import Tokenizer
+
+
+def predict(
+    task: Task,
+    backbone: Encoder,
+    tokenizer: Tokenizer,
+    examples: Sequence[Example],
+    *,
+    precision: torch.dtype | None = None,
+    abstain: float = 0.0,
+    progress: bool = False,
+) -> list[Reply]:
+    """One answer for each example; where the model is less sure than `abstain`, the answer is None and says so."""
+    for example in examples:
+        _check(task, example)
+    limit = window_length(task, backbone)
+    inputs = Inputs(tokenizer, limit, task.config.overlap)
+    items = task.items(examples, inputs)
+    long = sum(len(set(item.slots)) < len(item.windows) for item in items)
+    if long:
+        say(f"{long:,} of {len(items):,} texts are longer than {limit} tokens: read in overlapping windows")
+    if inputs.shortened:
+        say(f"{inputs.shortened:,} texts beside a long one had to be shortened to half of a window")
+    with bar("predict", len(items), "texts") as shown:
+        logits = logits_of(task, backbone, items, inputs.pad, precision, shown if progress else None)
+    return [_withheld(reply, abstain) for reply in answer(task, examples, items, logits)]
+
+
+def window_length(task: Task, backbone: Encoder) -> int:
+    config = backbone.config
+    most = 512 if config.positions == "rotary" else config.max_length
+    return task.config.length or most
+
+
+def _check(task: Task, example: Example) -> None:
+    if task.config.kind == "qa" and example.pair is None:
+        raise SesameError(f"{example.place}: a question needs its context; give both")
+    if task.config.kind == "choice" and len(example.options) < 2:
+        raise SesameError(f"{example.place}: a choice needs at least two options")
+    if task.config.kind in ("classify", "regress") and task.config.pair and example.pair is None:
+        raise SesameError(f"{example.place}: this model was trained on pairs of texts; give two")
+
+
+def _withheld(reply: Reply, abstain: float) -> Reply:
+    """An answer that is not sure enough is not given; its probabilities stay."""
+    if abstain <= 0:
+        return reply
+    if "choice" in reply:
+        sure = max(reply["probabilities"])
+    elif "probability" in reply:
+        sure = reply["probability"]
+    else:
+        kept = [entity for entity in reply.get("entities", []) if entity["probability"] >= abstain]
+        return reply | ({"entities": kept} if "entities" in reply else {})
+    if sure >= abstain:
+        return reply
+    return reply | {key: None for key in ("label", "choice", "answer") if key in reply} | {"abstained": True}

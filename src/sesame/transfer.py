@@ -1,0 +1,66 @@
+"""How a model is taught a task: a strategy file of `recipes/transfer/`, changed by `--set`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from sesame.config import build, merge, parse_setting, read_toml, unknown
+from sesame.errors import SesameError
+from sesame.train.adapt import Adapt
+from sesame.train.optim import OptimConfig
+from sesame.train.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """What the user may decide of a task; the rest follows from the data. See `tasks/base.py`."""
+
+    layers: str = "last"
+    pooling: Literal["pooler", "cls", "mean", "max"] = "pooler"
+    length: int = 0
+    overlap: float = 0.25
+
+
+@dataclass(frozen=True)
+class Transfer:
+    name: str
+    about: str = ""
+    batch: int = 32
+    epochs: float = 3.0
+    least_steps: int = 0  # more epochs where the set is small ...
+    most_epochs: float = 20.0  # ... up to so many
+    task: TaskSettings = TaskSettings()
+    adapt: Adapt = field(default_factory=Adapt)
+    optimizer: OptimConfig = field(default_factory=OptimConfig)
+    schedule: Schedule = field(default_factory=Schedule)
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or not 0 < self.epochs <= 1e6 or self.least_steps < 0:
+            raise SesameError("batch is at least 1, epochs above 0, least_steps not below 0")
+
+    def steps(self, items: int) -> int:
+        epochs = max(self.epochs, min(self.most_epochs, self.least_steps * self.batch / items))
+        return max(1, math.ceil(items * epochs / self.batch))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def strategies() -> dict[str, Path]:
+    folder = resources.files("sesame") / "recipes" / "transfer"
+    files = [Path(str(item)) for item in folder.iterdir() if item.name.endswith(".toml")]
+    return {file.stem: file for file in sorted(files)}
+
+
+def resolve_transfer(name: str, settings: Sequence[str] = ()) -> Transfer:
+    """A strategy by name or by .toml file, with `--set` laid over it."""
+    known = strategies()
+    if not name.endswith(".toml") and name not in known:
+        raise SesameError(unknown(name, known, "--strategy", "strategy"))
+    table: Mapping[str, Any] = read_toml(Path(name) if name.endswith(".toml") else known[name])
+    for setting in settings:
+        table = merge(table, parse_setting(setting))
+    return build(Transfer, table, f"strategy {name}")

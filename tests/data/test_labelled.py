@@ -1,0 +1,257 @@
+"""The door to labelled data: which column is which, what is left out, and what each task's label is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+import pytest
+
+from sesame.data.examples import Answer
+from sesame.data.labelled import Labelled, read_labelled
+from sesame.errors import SesameError
+
+
+def read(
+    path: Path, data: Any, task: str = "classify", labels: bool = True, multi: str = "", **columns: str
+) -> Labelled:
+    """Write a text as it is, a list of rows as JSON lines, a dict as parquet; then read it."""
+    if isinstance(data, dict):
+        parquet.write_table(arrow.table(data), path)
+    else:
+        text = data if isinstance(data, str) else "".join(json.dumps(row) + "\n" for row in data)
+        path.write_text(text, encoding="utf-8")
+    return read_labelled(path, task, columns, labels=labels, multi=multi or None)
+
+
+def fails(path: Path, data: Any, *parts: str, **how: Any) -> None:
+    with pytest.raises(SesameError) as caught:
+        read(path, data, **how)
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in (str(path), "; ", *parts):
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("question,Category,note", 'text = "question", label = "Category" (guessed)'),
+        ("id,Sentence,label", 'text = "Sentence", label = "label" (guessed)'),
+        ("premise,hypothesis,label", 'text = "premise", pair = "hypothesis", label = "label" (guessed)'),
+        ("label,sentence1,sentence2", 'text = "sentence1", pair = "sentence2", label = "label" (guessed)'),
+        ("text,pair,class", 'text = "text", pair = "pair", label = "class" (guessed)'),
+        ("Review Text,stars,x", 'text = "Review Text", label = "stars" (guessed)'),
+    ],
+)
+def test_columns_are_guessed(tmp_path: Path, header: str, said: str) -> None:
+    found = read(tmp_path / "a.csv", f"{header}\na,b,c\nd,e,f\n")
+    assert found.said == f"a.csv: 2 rows; {said}"
+    assert found.examples[0].place == f"{tmp_path / 'a.csv'}:2"
+
+
+def test_columns_are_given(tmp_path: Path) -> None:
+    found = read(tmp_path / "a.csv", "x,y,z,n\na,b,c,7\n", text="X", pair="y", label="z", id="n")
+    (one,) = found.examples
+    assert (one.text, one.pair, one.label, one.id) == ("a", "b", "c", "7")
+    assert "guessed" not in found.said
+    fails(tmp_path / "a.csv", "x,y,z\na,b,c\n", "'body'", "'x', 'y', 'z'", "--text-column", text="body")
+
+
+def test_only_one_column_is_left(tmp_path: Path) -> None:
+    assert 'text = "utt"' in read(tmp_path / "a.jsonl", [{"utt": "a", "label": 1}]).said
+    assert 'label = "kind"' in read(tmp_path / "a.csv", "text,kind\na,x\n").said
+
+
+def test_unknown_columns_are_listed(tmp_path: Path) -> None:
+    fails(tmp_path / "a.csv", "x,y,z\na,b,c\n", "'x', 'y', 'z'", "--text-column", "--pair-column", "--label-column")
+    fails(tmp_path / "a.csv", "text,v,z\na,b,c\n", "holds the label", "--label-column")
+
+
+def test_two_columns_without_a_header(tmp_path: Path) -> None:
+    found = read(tmp_path / "a.tsv", "pos\tfine\nneg\tbad\npos\tvery nice\n")
+    assert found.said == 'a.tsv: 3 rows; no header; text = "2", label = "1" (guessed)'
+    assert [(one.text, one.label) for one in found.examples] == [("fine", "pos"), ("bad", "neg"), ("very nice", "pos")]
+    found = read(tmp_path / "a.tsv", "1\tgood\n2.5\tbad\n2\tgood\n", task="regress")
+    assert [one.label for one in found.examples] == [1, 2.5, 2]
+
+
+def test_columns_by_number(tmp_path: Path) -> None:
+    found = read(tmp_path / "a.tsv", "sun\tlight\t5\nriver\twater\t4\n", "regress", text="1", pair="2", label="3")
+    assert [(one.text, one.pair, one.label) for one in found.examples] == [("sun", "light", 5), ("river", "water", 4)]
+
+
+def test_names_of_labels(tmp_path: Path) -> None:
+    values = [1, True, 2.0, 0.5, " x ", "1.0"]
+    found = read(tmp_path / "a.jsonl", [{"text": "a", "label": value} for value in values])
+    assert [one.label for one in found.examples] == ["1", "True", "2", "0.5", "x", "1.0"]
+    found = read(tmp_path / "a.csv", "text,label\na,1.0\n")
+    assert found.examples[0].label == "1.0"
+    fails(tmp_path / "a.jsonl", [{"text": "a", "label": {"b": 1}}], "a.jsonl:1:", "not a label")
+
+
+def test_several_labels(tmp_path: Path) -> None:
+    found = read(tmp_path / "a.jsonl", [{"text": "a", "labels": ["x", 1]}, {"text": "b", "labels": []}])
+    assert [one.label for one in found.examples] == [("x", "1"), ()]
+    found = read(tmp_path / "a.csv", "text,labels\na,x| y\nb,\nc,z\n", multi="|")
+    assert [one.label for one in found.examples] == [("x", "y"), (), ("z",)]
+    found = read(tmp_path / "a.parquet", {"text": ["a", "b"], "labels": [["x"], []]})
+    assert [one.label for one in found.examples] == [("x",), ()]
+    found = read(tmp_path / "a.jsonl", [{"text": "a", "labels": ["x"]}, {"text": "b", "labels": "y"}])
+    assert [one.label for one in found.examples] == [("x",), ("y",)]
+
+
+def test_empty_texts_are_counted(tmp_path: Path) -> None:
+    found = read(tmp_path / "a.csv", "text,label\na,x\n ,y\n,x\nb,y\n")
+    assert len(found.examples) == 2
+    assert found.warnings == [
+        f"{tmp_path / 'a.csv'}: left out 2 of 4 rows with an empty text, first at {tmp_path / 'a.csv'}:3"
+    ]
+    fails(tmp_path / "a.csv", "text,label\n,x\n", "no text", "--text-column")
+
+
+def test_missing_labels(tmp_path: Path) -> None:
+    rows = [{"text": f"t{number}", "label": "x"} for number in range(20)]
+    found = read(tmp_path / "a.jsonl", [*rows, {"text": "a"}])
+    assert len(found.examples) == 20
+    assert "left out 1 of 21 rows without a label" in found.warnings[0]
+    assert "a.jsonl:21" in found.warnings[0]
+    bad = [*rows, {"text": "a", "label": None}, {"text": "b", "label": ""}, {"text": "c", "label": float("nan")}]
+    fails(tmp_path / "a.jsonl", bad, "a.jsonl:21: 3 of 23 rows have no label", "--label-column")
+
+
+def test_prediction_needs_no_labels(tmp_path: Path) -> None:
+    assert read(tmp_path / "a.csv", "text\na\nb\n", labels=False).examples[1].label is None
+    assert [one.text for one in read(tmp_path / "a.csv", "a\nb\n", labels=False).examples] == ["a", "b"]
+    assert [one.label for one in read(tmp_path / "a.csv", "text,label\na,x\nb,\n", labels=False).examples] == [
+        "x",
+        None,
+    ]
+    found = read(tmp_path / "a.csv", "text,rating,z\na,good,1\n", "regress", labels=False)
+    assert found.examples[0].label is None  # a guessed column does not stop a prediction, a given one does
+    fails(tmp_path / "a.csv", "text,rating,z\na,good,1\n", "a.csv:2:", task="regress", labels=False, label="rating")
+    fails(tmp_path / "a.csv", "text\na\nb\n", "holds the label")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "good", "3,5", True, [1], float("nan"), 10**400])
+def test_scores_are_numbers(tmp_path: Path, value: Any) -> None:
+    rows = [{"text": "a", "score": "1.5"}, {"text": "b", "score": value}]
+    fails(tmp_path / "a.jsonl", rows, "a.jsonl:2:", "'score'", "finite number", "like 3.5", task="regress")
+
+
+def test_scores(tmp_path: Path) -> None:
+    found = read(tmp_path / "a.csv", "text,label,score\na,x,1e-1\nb,y,-2\n", "regress")
+    assert [one.label for one in found.examples] == [0.1, -2.0]
+
+
+def test_texts_are_texts(tmp_path: Path) -> None:
+    fails(tmp_path / "a.jsonl", [{"text": 5, "label": 1}], "a.jsonl:1:", "holds 5, not a text", "mend")
+
+
+def test_tags(tmp_path: Path) -> None:
+    found = read(tmp_path / "a.jsonl", [{"id": 4, "tokens": ["EU", "rose"], "ner_tags": ["I-ORG", "O"]}], "tag")
+    (one,) = found.examples
+    assert (one.text, one.words, one.label, one.id) == ("EU rose", ((0, 2), (3, 7)), ("B-ORG", "O"), "4")
+    found = read(tmp_path / "a.parquet", {"words": [["EU", "rose"]], "tags": [[3, 0]]}, "tag")
+    assert found.examples[0].label == ("3", "0")
+    assert "numbers" in found.said
+    assert read(tmp_path / "a.jsonl", [{"tokens": ["EU"]}], "tag", labels=False).examples[0].label is None
+    rows = [{"tokens": ["EU", "rose"], "tags": ["O"]}]
+    fails(tmp_path / "a.jsonl", rows, "a.jsonl:1: there are 2 words and 1 tags", task="tag")
+    fails(tmp_path / "a.jsonl", [{"tokens": ["EU"], "tags": ["PER"]}], "a.jsonl:1: the tag 'PER'", task="tag")
+    fails(tmp_path / "a.jsonl", [{"tokens": 5, "tags": ["O"]}], "a.jsonl:1:", "not a list", task="tag")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"text": ["rose"], "answer_start": [3]},
+        [{"text": "rose", "start": 3}],
+        [{"text": "rose", "answer_start": 3}],
+        ["rose"],
+        "rose",
+    ],
+)
+def test_questions(tmp_path: Path, answers: Any) -> None:
+    row = {"id": "q", "question": "What?", "context": "EU rose", "answers": answers}
+    found = read(tmp_path / "a.jsonl", [row], "qa")
+    (one,) = found.examples
+    assert (one.text, one.pair, one.label, one.id) == ("EU rose", "What?", (Answer("rose", 3),), "q")
+    assert not found.warnings
+
+
+def test_bad_questions(tmp_path: Path) -> None:
+    row = {"question": "What?", "context": "EU rose", "answers": {"text": ["rose"], "answer_start": []}}
+    fails(tmp_path / "a.jsonl", [row], "a.jsonl:1:", "one start for each", task="qa")
+    fails(tmp_path / "a.jsonl", [{"question": "What?", "answers": []}], "the context", "--text-column", task="qa")
+    fails(tmp_path / "a.jsonl", [{"question": "What?", "context": "a"}], "the answers", "--label-column", task="qa")
+    empty = read(tmp_path / "a.jsonl", [{"question": "What?", "context": "a", "answers": []}], "qa")
+    assert empty.examples[0].label == ()
+
+
+SWAG = "sent1,sent2,startphrase,ending0,ending1,ending2,ending3,label\nA,B,A B,w,x,y,z,2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "stem", "options", "label"),
+    [
+        ("a.csv", SWAG, "A B", "wxyz", 2),
+        ("a.csv", SWAG.replace("startphrase,", "").replace("A B,", ""), "A B", "wxyz", 2),
+        ("a.jsonl", [{"article": "A", "question": "B", "options": ["w", "x"], "answer": "B"}], "A\nB", "wx", 1),
+        ("a.jsonl", [{"stem": "A", "choices": ["w", "x"], "label": 0}], "A", "wx", 0),
+        ("a.jsonl", [{"context": "A", "endings": ["w", "x"], "label": "x"}], "A", "wx", 1),
+        ("a.jsonl", [{"premise": "A", "choice1": "w", "choice2": "x", "label": 1}], "A", "wx", 1),
+        (
+            "a.jsonl",
+            [{"question": "A", "choices": {"label": ["1", "2"], "text": ["w", "x"]}, "answerKey": "1"}],
+            "A",
+            "wx",
+            0,
+        ),
+    ],
+)
+def test_choices(tmp_path: Path, name: str, data: Any, stem: str, options: str, label: int) -> None:
+    (one,) = read(tmp_path / name, data, "choice").examples
+    assert (one.text, one.options, one.label) == (stem, tuple(options), label)
+
+
+def test_choices_that_count_from_one(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"stem": "A", "options": ["w", "x"], "label": label} for label in (1, "2", 1)]
+    found = read(tmp_path / "a.jsonl", rows, "choice")
+    assert [one.label for one in found.examples] == [0, 1, 0]
+    assert "count from 1" in found.said
+    fails(tmp_path / "a.jsonl", [*rows, {**rows[0], "label": 0}], "a.jsonl:2:", "a.jsonl:4 counts", task="choice")
+
+
+@pytest.mark.parametrize(
+    ("row", "parts"),
+    [
+        ({"stem": "A", "options": ["w", "x"], "label": 3}, ["a.jsonl:1:", "none of the 2", "number or letter"]),
+        ({"stem": "A", "options": ["w", "x"], "label": "C"}, ["a.jsonl:1:", '"C"']),
+        ({"stem": "A", "options": ["w"], "label": 0}, ["a.jsonl:1:", "two or more"]),
+        ({"stem": "A", "label": 0}, ["cannot tell which columns hold the options", "'options'"]),
+        ({"options": ["w", "x"], "label": 0}, ["the stem", "--text-column"]),
+        ({"stem": "A", "options": ["w", "x"]}, ["the right answer", "--label-column"]),
+    ],
+)
+def test_bad_choices(tmp_path: Path, row: dict[str, Any], parts: list[str]) -> None:
+    fails(tmp_path / "a.jsonl", [row], *parts, task="choice")
+
+
+def test_bad_calls(tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    for path, task, columns, part in [
+        (tmp_path, "classify", {}, "is a folder"),
+        (tmp_path / "no.csv", "classify", {}, "no such file"),
+        (tmp_path / "empty.csv", "classify", {}, "is empty"),
+        (tmp_path / "empty.csv", "guess", {}, "no task 'guess'"),
+        (tmp_path / "empty.csv", "classify", {"words": "a"}, "'words'"),
+    ]:
+        with pytest.raises(SesameError, match=part):
+            read_labelled(path, task, columns)
+
+
+def test_many_rows(tmp_path: Path) -> None:
+    rows = "".join(f'"text, {number}",{number % 7}\n' for number in range(50_000))
+    assert len(read(tmp_path / "a.csv", "text,label\n" + rows).examples) == 50_000
