@@ -175,6 +175,7 @@ _ROLE = re.compile(
 )
 _NO_LETTERS = re.compile(r"[^\w ]+|[\d_]+")
 _CODE_SIGNS = re.compile(r"[=\[\]{}<>\\|/_@#*+~^$]|::")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # "\0" in a docstring without the r before it
 
 
 def prose(docstring: str) -> str:
@@ -185,7 +186,7 @@ def prose(docstring: str) -> str:
     prompt = fenced = False
 
     def flush() -> None:
-        text = " ".join(held)
+        text = _CONTROL.sub("", " ".join(held))
         held.clear()
         if len(text) < 20:
             return
