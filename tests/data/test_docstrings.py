@@ -179,5 +179,5 @@ def test_finder_takes_anything(tmp_path_factory: pytest.TempPathFactory, source:
 
 def test_control_characters_are_left_out() -> None:
     assert prose("The words before the \0 sign and \x1b the words behind it.") == (
-        "The words before the  sign and  the words behind it."
+        "The words before the sign and the words behind it."
     )
