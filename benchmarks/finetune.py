@@ -99,7 +99,7 @@ def ours(spec: Spec, model: str, data: Path, seeds: list[int], device: str) -> l
         write_rows(train, spec.kind, folder / "train.jsonl")
         write_rows(test, spec.kind, folder / "test.jsonl")
         settings = [
-            f"epochs={spec.epochs}", "least_steps=0", f"optimizer.rate={spec.rate}", f"batch={BATCH}",
+            f"epochs={spec.epochs}", "least_steps=0", f"optimizer.rate={spec.rate}", f"batch={BATCH}", "rate_width=0",
             f"optimizer.decay={DECAY}", f"schedule.warmup={WARMUP}", f"task.length={spec.length}",
         ]  # fmt: skip
         values = []

@@ -159,7 +159,10 @@ def pretrain(recipe: str, text: Sequence[str | Path] | str | Path, out: str | Pa
 
 
 def finetune(model: str | Path, task: str, train: str | Path, out: str | Path, **wishes: Any) -> Loaded:
-    """`sesame finetune` from Python; the keywords are the command's options. Gives the best seed's model."""
+    """`sesame finetune` from Python; the keywords are the command's options. Gives the best seed's model.
+
+    Several tasks, one encoder: `finetune(..., also=["tag:names.conll", "mood=regress:scores.tsv"])`.
+    """
     from sesame.finetuning import Wishes
     from sesame.finetuning import finetune as run
 

@@ -3,6 +3,7 @@
     read, split, look at the data -> baselines -> the same training with several seeds -> scores with intervals -> report
 
     OUT/recipe.toml  results.json  report.html  predictions.jsonl
+    OUT/adapted/     with --text: the pre-training that goes on first, see `adaptation.py`
     OUT/seed-N/      a run each (checkpoints only while it trains), result.json
     OUT/final/       the seed that is best on the validation data
 
@@ -12,6 +13,7 @@ Scores of the test data are computed, but nothing is ever chosen by them.
 import hashlib
 import json
 import math
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -23,30 +25,26 @@ from typing import Any, Literal
 import torch
 
 from sesame import chance
+from sesame.adaptation import TRAIN, adapt
 from sesame.checkpoint.cards import task_card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run
 from sesame.data.examples import Example
-from sesame.data.labelled import read_labelled
-from sesame.data.split import check_training, describe, stratified
 from sesame.errors import SesameError
 from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect
-from sesame.evaluate.scoring import LOWER_IS_BETTER, collapsed, gold_of, main_score, said_of, score
+from sesame.evaluate.scoring import collapsed, gold_of, said_of, score
 from sesame.files import read_json, write_json, write_whole
-from sesame.one_seed import Lesson, SeedRun, keep, predict
+from sesame.multitask import Asked, Subject, card_of_all, check_names, of_task, parse_also
+from sesame.one_seed import SeedRun, keep, predict, steps_of
 from sesame.progress import bar, say
-from sesame.tasks import Task, TaskConfig, build_task
-from sesame.tasks.answer import answer
-from sesame.tasks.windows import Inputs
+from sesame.tasks import Task, TaskConfig
 from sesame.train.precision import Machine, Precision, choose_machine
 from sesame.transfer import Transfer, resolve_transfer
 
 FEW = 10_000  # below so many examples one seed says little
 SEEDS = 5
 TRIES = 3  # trainings of a seed that collapses
-CURVE = 500  # validation examples of a point on the learning curve
-SHARE = 0.1  # kept for validation when none is given
 
 
 @dataclass(frozen=True)
@@ -72,31 +70,87 @@ class Wishes:
     save_minutes: float = 5.0
     save_steps: int = 0
     name: str | None = None  # of the task in the checkpoint; by default its kind
+    also: Sequence[str | Asked] = ()  # further tasks: [NAME=]KIND:TRAIN[:VALID[:TEST]]
+    text: Sequence[str] = ()  # unlabelled, to adapt the model to first; "train": the texts of the training rows
+    text_budget: float | None = None  # seconds
+    text_steps: int | None = None
+    extend: int = 0  # new words of that text for the vocabulary
+
+    def asked(self) -> list[Asked]:
+        """All tasks of the run, this one first."""
+        first = Asked(
+            self.name or self.task, self.task, self.train, self.valid, self.test, self.columns, self.multi, self.metric
+        )
+        found = [first, *(parse_also(one) if isinstance(one, str) else one for one in self.also)]
+        check_names(found)
+        return found
 
 
 def finetune(wishes: Wishes) -> Path:
     """Teach a model a task; gives the folder of the best seed."""
     transfer = resolve_transfer(wishes.strategy, wishes.settings)
-    files = [Path(file) for file in (wishes.train, wishes.valid, wishes.test) if file]
-    identity = _identity(wishes, transfer)
+    asked = wishes.asked()
+    files = [Path(file) for one in asked for file in one.files().values()]
+    identity = _identity(wishes, asked[1:], transfer)
+    if not wishes.text and (wishes.extend or wishes.text_budget is not None or wishes.text_steps is not None):
+        raise SesameError("--extend, --text-budget and --text-steps are about unlabelled text; name it with --text")
     machine = choose_machine(wishes.device, wishes.precision)
     with Run.claim(wishes.out, identity) as run:
         if (run.final / "config.json").is_file():
             say(f"{run.final}: this run is finished already; nothing to do")
             return run.final
-        run.bind([_content(file) for file in files])
-        _Job(wishes, transfer, machine, run).run_all()
+        _bind(run, [_content(file) for file in files])
+        stopped = _told(_Job(wishes, asked, transfer, machine, run))
+    if stopped is not None:
+        raise stopped
     return run.final
 
 
-def _identity(wishes: Wishes, transfer: Transfer) -> dict[str, Any]:
-    kept = {"model": wishes.model, "task": wishes.task, "seed": wishes.seed, "columns": wishes.columns}
+def _bind(run: Run, sums: list[str]) -> None:
+    """Hold a run whose parts have begun to its data."""
+    kept = run.folder / "text.json"
+    if any(run.folder.glob("*/recipe.toml")) and kept.is_file() and read_json(kept) != sums:
+        raise SesameError(
+            f"{run.folder}: the rows have changed since this run began; bring the old files back or choose another --out"
+        )
+    run.bind(sums)
+
+
+def _told(job: "_Job") -> SesameError | None:
+    """Do the work; what stopped it is handed over if a part of it stands.
+
+    Raised inside of the claim it would withdraw the run, which has no checkpoints of its own but those of its parts.
+    """
+    try:
+        job.run_all()
+    except SesameError as error:
+        if not any(job.run.folder.glob("*/recipe.toml")):
+            raise
+        return error
+    return None
+
+
+def _identity(wishes: Wishes, also: Sequence[Asked], transfer: Transfer) -> dict[str, Any]:
+    kept: dict[str, Any] = {"model": wishes.model, "task": wishes.task, "seed": wishes.seed, "columns": wishes.columns}
     for key in ("train", "valid", "test"):
         if getattr(wishes, key) is not None:
             kept[key] = str(Path(getattr(wishes, key)).resolve())
     for key in ("seeds", "metric", "multi", "name"):
         if getattr(wishes, key) is not None:
             kept[key] = getattr(wishes, key)
+    if wishes.text:
+        kept["text"] = [name if name == TRAIN else str(Path(name).resolve()) for name in wishes.text]
+        for key in ("text_budget", "text_steps", "extend"):
+            if getattr(wishes, key):
+                kept[key] = getattr(wishes, key)
+    if also:
+        kept["order"] = [one.name for one in also]
+        kept["also"] = {
+            one.name: {"kind": one.kind, "columns": dict(one.columns)}
+            | {key: getattr(one, key) for key in ("multi", "metric") if getattr(one, key) is not None}
+            | {part: str(Path(file).resolve()) for part, file in one.files().items()}
+            for one in also
+        }
     return {"transfer": transfer.to_dict(), "run": kept}
 
 
@@ -111,124 +165,98 @@ def _content(file: Path) -> str:
 class _Job:
     """One process's work on a fine-tuning."""
 
-    config: TaskConfig
-    parts: dict[str, list[Example]]  # "train", "valid", "test"
-
-    def __init__(self, wishes: Wishes, transfer: Transfer, machine: Machine, run: Run) -> None:
+    def __init__(self, wishes: Wishes, asked: Sequence[Asked], transfer: Transfer, machine: Machine, run: Run) -> None:
         self.wishes, self.transfer, self.machine, self.run = wishes, transfer, machine, run
-        self.name = wishes.name or wishes.task
+        self.subjects = {one.name: Subject(one, wishes.seed) for one in asked}
+        self.first = self.subjects[asked[0].name]
+        self.several = len(asked) > 1
+        self.start = wishes.model  # what the seeds start from
         self.notes: list[str] = []
 
     def run_all(self) -> None:
-        self._read()
+        for subject in self.subjects.values():
+            subject.read()
+        noted = {name: len(subject.notes) for name, subject in self.subjects.items()}
         self._encode()
-        plain = self._baselines()
-        seeds = self.wishes.seeds or (SEEDS if len(self.parts["train"]) < FEW else 1)
+        if self.wishes.text:
+            self._adapt()
+            if self.wishes.extend:  # other ids than those that the check above gave
+                for name, subject in self.subjects.items():
+                    del subject.notes[noted[name] :]
+                self._encode()
+        plain = {name: self._baselines(subject) for name, subject in self.subjects.items()}
+        fewest = min(len(subject.parts["train"]) for subject in self.subjects.values())
+        seeds = self.wishes.seeds or (SEEDS if fewest < FEW else 1)
+        self.lessons = {name: subject.lesson for name, subject in self.subjects.items()}
         if self.transfer.adapt.strategy == "frozen":
-            keep(self.wishes.model, {self.name: self.lesson}, self.machine)
+            keep(self.start, self.lessons, self.machine)
         found = [self._seed(self.wishes.seed + number, number, seeds) for number in range(seeds)]
         best = self._best(found)
         say(f"best on validation: seed {found[best]['seed']}")
         self._finish(found, best, plain)
 
-    # ---- data ----------------------------------------------------------------------------------------------------
-
-    def _read(self) -> None:
-        wishes = self.wishes
-        self.parts = {"train": self._file(wishes.train)}
-        check_training(self.parts["train"], wishes.task)
-        for part, file in (("valid", wishes.valid), ("test", wishes.test)):
-            if file:
-                self.parts[part] = self._file(file)
-        if not wishes.valid:
-            kept, held = stratified(self.parts["train"], SHARE, wishes.seed)
-            everything = self.parts["train"]
-            self.parts["train"], self.parts["valid"] = [everything[i] for i in kept], [everything[i] for i in held]
-            self._note(
-                f"no --valid: kept {len(held):,} of {len(everything):,} rows aside, stratified, seed {wishes.seed}"
-            )
-        for sentence in describe(self.parts["train"], self.parts["valid"], self.parts.get("test", []), wishes.task):
-            self._note(sentence)
-
-    def _file(self, file: str) -> list[Example]:
-        found = read_labelled(file, self.wishes.task, self.wishes.columns, multi=self.wishes.multi)
-        say(found.said)
-        for warning in found.warnings:
-            self._note(warning)
-        return found.examples
-
     def _note(self, sentence: str) -> None:
         say(sentence)
         self.notes.append(sentence)
 
+    def _beside(self, subject: Subject, file: str) -> Path:
+        """A file of the run for one task: the first one has the plain name."""
+        name = Path(file)
+        return self.run.folder / (file if subject is self.first else f"{name.stem}-{subject.name}{name.suffix}")
+
     def _encode(self) -> None:
-        start = load_parts(self.wishes.model)
+        start = load_parts(self.start)
         if start.tokenizer is None:
             raise SesameError(
                 f"{self.wishes.model}: has no tokenizer; put tokenizer.json or vocab.txt beside the weights"
             )
-        self.config = task_config(self.wishes.task, self.parts["train"], self.transfer)
-        self.metric = self.wishes.metric or main_score(self.config)
-        limit = self.config.length or (
-            512 if start.backbone.config.positions == "rotary" else start.backbone.config.max_length
-        )
-        if start.backbone.config.positions != "rotary":
-            limit = min(limit, start.backbone.config.max_length)
-        self.config = replace(self.config, length=limit)
-        self.inputs = Inputs(start.tokenizer, limit, self.config.overlap)
-        task = build_task(self.name, self.config, start.backbone)
-        known = {part: self._known(part) for part in self.parts}
-        self.items = {part: task.items(examples, self.inputs) for part, examples in known.items()}
-        self.lesson = Lesson(
-            self.config, task.training_items(self.items["train"]), self.items["valid"], self.inputs.pad
-        )
-        windows = sum(len(item.windows) for item in self.items["train"])
-        long = sum(len(set(item.slots)) < len(item.windows) for item in self.items["train"])
-        if long:
-            self._note(
-                f"{long:,} training texts are longer than {limit} tokens: read in {windows:,} overlapping windows in all"
-            )
-        if self.inputs.shortened:
-            self._note(f"{self.inputs.shortened:,} texts beside a long one had to be shortened to half of a window")
+        rotary = start.backbone.config.positions == "rotary"
+        for subject in self.subjects.values():
+            config = task_config(subject.kind, subject.parts["train"], self.transfer)
+            limit = config.length or (512 if rotary else start.backbone.config.max_length)
+            if not rotary:
+                limit = min(limit, start.backbone.config.max_length)
+            subject.encode(replace(config, length=limit), start.backbone, start.tokenizer)
         count = sum(p.numel() for p in start.backbone.parameters())
-        steps = self.transfer.steps(len(self.lesson.train))
+        steps = steps_of(self.transfer, {name: subject.lesson for name, subject in self.subjects.items()})
+        taught = [f"{name} on {len(one.parts['train']):,} examples" for name, one in self.subjects.items()]
         say(
-            f"{self.wishes.task} on {len(self.parts['train']):,} examples, strategy {self.transfer.name}: "
+            f"{', '.join(taught)}, strategy {self.transfer.name}: "
             f"{count / 1e6:.1f} M parameters, {steps:,} steps of {self.transfer.batch} "
             f"on {self.machine.device.type} in {self.machine.precision}"
         )
 
-    def _known(self, part: str) -> list[Example]:
-        """Labels that training has never seen cannot be given: such examples stay in, and count as wrong."""
-        if part == "train" or self.wishes.task not in ("classify", "tag"):
-            return self.parts[part]
-        known = set(self.config.labels)
-
-        def seen(label: Any) -> bool:
-            return label in known if isinstance(label, str) else all(name in known for name in label)
-
-        return [example if seen(example.label) else replace(example, label=None) for example in self.parts[part]]
+    def _adapt(self) -> None:
+        """Go on with pre-training on unlabelled text; all that may be wrong with the task was found before."""
+        wishes = self.wishes
+        rows = [row for subject in self.subjects.values() for row in subject.parts["train"]]
+        adapted = adapt(
+            self.run.folder, wishes.model, wishes.text, rows, wishes.columns.get("text"),
+            budget=wishes.text_budget, steps=wishes.text_steps, extend=wishes.extend, seed=wishes.seed,
+            device=wishes.device, precision=wishes.precision, save_minutes=wishes.save_minutes, save_steps=wishes.save_steps,
+        )  # fmt: skip
+        self.start = str(adapted)
+        self._note(
+            f"the model was first adapted to unlabelled text: {', '.join(Path(name).name for name in wishes.text)}"
+        )
 
     # ---- baselines and seeds -------------------------------------------------------------------------------------
 
-    def _splits(self) -> list[str]:
-        return [part for part in ("valid", "test") if part in self.parts]
-
-    def _baselines(self) -> dict[str, Any]:
+    def _baselines(self, subject: Subject) -> dict[str, Any]:
         """Answers of simple methods, and their scores."""
         if not self.wishes.baselines:
             return {}
-        kept = self.run.folder / "baselines.json"
+        kept = self._beside(subject, "baselines.json")
         if kept.is_file():
             return dict(read_json(kept))
         found: dict[str, Any] = {}
-        for part in self._splits():
-            gold = gold_of(self.config, self.parts[part])
-            for name, said in baselines(self.wishes.task, self.parts["train"], self.parts[part]).items():
+        for part in subject.splits():
+            gold = gold_of(subject.config, subject.parts[part])
+            for name, said in baselines(subject.kind, subject.parts["train"], subject.parts[part]).items():
                 entry = found.setdefault(name, {"scores": {}, "said": {}})
-                entry["scores"][part], entry["said"][part] = score(self.config, gold, said), said
+                entry["scores"][part], entry["said"][part] = score(subject.config, gold, said), said
         for name, entry in found.items():
-            say(f"baseline {name}: {_shown(entry['scores'], self.metric)}")
+            say(f"baseline {name}: {_shown(entry['scores'], subject.metric)}")
         write_json(kept, found)
         return found
 
@@ -252,89 +280,118 @@ class _Job:
             "attempts": attempt + 1,
             "folder": str(place.relative_to(self.run.folder)),
         }
-        say(f"seed {seed}: {_shown(found['scores'], self.metric)}")
+        for name, subject in self.subjects.items():
+            reached = _shown(of_task(found, name)["scores"], subject.metric)
+            say(f"seed {seed}: {f'{name}: ' if self.several else ''}{reached}")
         write_json(folder / "result.json", found)
         return found
 
     def _attempt(self, seed: int, attempt: int, folder: Path, shown_as: str) -> dict[str, Any]:
         key = chance.key(seed, attempt) >> 1 if attempt else seed
         run = SeedRun(
-            self.wishes.model, {self.name: self.lesson}, self.transfer, self.machine, key,
+            self.start, self.lessons, self.transfer, self.machine, key,
             save_minutes=self.wishes.save_minutes, save_steps=self.wishes.save_steps,
         )  # fmt: skip
         identity = {**self.run.identity, "attempt": {"seed": seed, "number": attempt}}
         with Run.claim(folder, identity) as inner, bar(shown_as, run.steps()) as shown:
             done = (inner.final / "config.json").is_file()
             trained = load_parts(inner.final) if done else run.train(inner, self._look, shown)
-            said = {part: self._answers(trained, part) for part in self._splits()}
+            tasks = {name: self._reached(subject, trained) for name, subject in self.subjects.items()}
             inner.save_final(trained, "")
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-        scores = {
-            part: score(self.config, gold_of(self.config, self.parts[part]), said_of(self.config, replies))
-            for part, replies in said.items()
-        }
-        gold = gold_of(self.config, self.parts["valid"])
         return {
             "seed": seed,
-            "scores": scores,
-            "collapsed": collapsed(self.config, gold, said_of(self.config, said["valid"])),
+            "scores": tasks[self.first.name]["scores"],
+            "collapsed": any(task["collapsed"] for task in tasks.values()),
             **_curves(folder / "metrics.jsonl"),
+            **({"tasks": tasks} if self.several else {}),
         }
 
-    def _look(self, tasks: dict[str, Task], backbone: Any) -> float:
-        """The main score on some of the validation examples."""
-        task = tasks[self.name]
-        items, examples = self.items["valid"][:CURVE], self.parts["valid"][:CURVE]
-        replies = answer(task, examples, items, predict(task, backbone, items, self.inputs.pad, self.machine))
-        return score(self.config, gold_of(self.config, examples), said_of(self.config, replies))[self.metric]
+    def _reached(self, subject: Subject, trained: Parts) -> dict[str, Any]:
+        """The scores of one task, and whether it gives everything the same answer."""
+        config = subject.config
+        gold = {part: gold_of(config, subject.parts[part]) for part in subject.splits()}
+        said = {part: said_of(config, subject.answers(trained, part, self.machine)) for part in gold}
+        return {
+            "scores": {part: score(config, gold[part], said[part]) for part in gold},
+            "collapsed": collapsed(config, gold["valid"], said["valid"]),
+        }
 
-    def _answers(self, parts: Parts, part: str) -> list[dict[str, Any]]:
-        task = parts.tasks[self.name]
-        logits = predict(task, parts.backbone, self.items[part], self.inputs.pad, self.machine)
-        return answer(task, self.parts[part], self.items[part], logits)
+    def _look(self, tasks: dict[str, Task], backbone: Any) -> dict[str, float]:
+        """The main score of each task on some of the validation examples."""
+        return {name: subject.look(tasks[name], backbone, self.machine) for name, subject in self.subjects.items()}
 
     def _best(self, found: Sequence[dict[str, Any]]) -> int:
-        sign = -1.0 if self.metric in LOWER_IS_BETTER else 1.0
-        for result in found:
-            if self.metric not in result["scores"]["valid"]:
-                known = ", ".join(result["scores"]["valid"])
-                raise SesameError(f"--metric {self.metric}: this task is scored by {known}")
+        """By the mean of the tasks' main scores on validation data."""
+
+        def worth(result: dict[str, Any]) -> float:
+            each = [subject.worth(of_task(result, name)["scores"]) for name, subject in self.subjects.items()]
+            return sum(each) / len(each)
+
         usable = [n for n, result in enumerate(found) if not result["collapsed"]] or list(range(len(found)))
-        return max(usable, key=lambda n: (sign * found[n]["scores"]["valid"][self.metric], -n))
+        return max(usable, key=lambda n: (worth(found[n]), -n))
 
     # ---- the end -------------------------------------------------------------------------------------------------
 
-    def _finish(self, found: list[dict[str, Any]], best: int, plain: dict[str, Any]) -> None:
+    def _finish(self, found: list[dict[str, Any]], best: int, plain: dict[str, dict[str, Any]]) -> None:
         """Calibrate and save the best seed, then write down all that was seen."""
         from sesame.evaluate.report import write_report
 
         parts = load_parts(self.run.folder / found[best]["folder"] / "final")
         parts.backbone.to(self.machine.device)
-        task = parts.tasks[self.name].to(self.machine.device)
+        all_results = {}
+        for name, subject in self.subjects.items():
+            results = self._results(subject, parts, [of_task(seed, name) for seed in found], best, plain[name])
+            lines = [json.dumps(line, ensure_ascii=False) for line in results.pop("predictions")]
+            write_whole(self._beside(subject, "predictions.jsonl"), "\n".join(lines) + "\n")
+            all_results[name] = _plain(results)
+        main = all_results[self.first.name]
+        if self.several:
+            main["data"]["notes"] += self._others(all_results)
+        write_json(self.run.folder / "results.json", main | ({"tasks": dict(all_results)} if self.several else {}))
+        for name, results in all_results.items():
+            write_report(results, self._beside(self.subjects[name], "report.html"))
+        parts.tasks = {name: parts.tasks[name] for name in self.subjects}
+        card = task_card(self.run.identity, main) + (card_of_all(all_results) if self.several else "")
+        self.run.save_final(parts, card)
+        for name, results in all_results.items():
+            for line in results["summary"]:
+                say(f"{f'{name}: ' if self.several else ''}{line}")
+        say(f"{self.run.folder / 'report.html'}: the report; {self.run.final}: the model")
+
+    def _results(
+        self, subject: Subject, parts: Parts, seeds: list[dict[str, Any]], best: int, plain: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Everything that was seen of one task; its calibration goes into the model."""
+        task = parts.tasks[subject.name].to(self.machine.device)
         logits = {
-            part: predict(task, parts.backbone, self.items[part], self.inputs.pad, self.machine)
-            for part in self._splits()
+            part: predict(task, parts.backbone, subject.items[part], subject.inputs.pad, self.machine)
+            for part in subject.splits()
         }
-        results = collect(self.config, self.metric, self.parts, self.items, task, logits, found, best, plain)
+        results = collect(
+            subject.config, subject.metric, subject.parts, subject.items, task, logits, seeds, best, plain
+        )
+        train = Path(subject.asked.train).name
         results |= {
-            "title": f"{self.wishes.task}: {Path(self.wishes.train).name}",
+            "title": f"{subject.name}: {train}",
             "model": Path(self.wishes.model).name,
             "strategy": self.transfer.name,
             "created": date.today().isoformat(),
             "settings": self.transfer.to_dict(),
         }
-        results["data"] |= {"train": Path(self.wishes.train).name, "notes": self.notes}
-        predictions = results.pop("predictions")
-        lines = [json.dumps(line, ensure_ascii=False) for line in predictions]
-        write_whole(self.run.folder / "predictions.jsonl", "\n".join(lines) + "\n")
-        write_json(self.run.folder / "results.json", _plain(results))
-        write_report(_plain(results), self.run.folder / "report.html")
+        results["data"] |= {"train": train, "notes": [*subject.notes, *self.notes]}
         task.config = replace(task.config, **results["tuned"])
-        parts.tasks = {self.name: task}
-        self.run.save_final(parts, task_card(self.run.identity, results))
-        for line in results["summary"]:
-            say(line)
-        say(f"{self.run.folder / 'report.html'}: the report; {self.run.final}: the model")
+        return results
+
+    def _others(self, results: dict[str, dict[str, Any]]) -> list[str]:
+        """Sentences for the first task's report on where the others' are."""
+        found = []
+        for name, subject in self.subjects.items():
+            if subject is not self.first:
+                scores = {part: values[subject.metric]["mean"] for part, values in results[name]["scores"].items()}
+                shown = ", ".join(f"{part} {subject.metric} {mean:.4f}" for part, mean in scores.items())
+                found.append(f"taught together with {name}: {shown}; see {self._beside(subject, 'report.html').name}")
+        return found
 
 
 def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> TaskConfig:
@@ -347,7 +404,7 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
             for example in train
             for name in ((example.label,) if isinstance(example.label, str) else example.label)
         }
-        labels = tuple(sorted(names, key=_natural))
+        labels = _positive_last(sorted(names, key=_natural))
     elif kind == "tag":
         labels = ("O", *sorted({tag for example in train for tag in example.label} - {"O"}, key=lambda t: (t[2:], t)))
     scale = (0.0, 1.0)
@@ -368,6 +425,14 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
     )
 
 
+def _positive_last(labels: list[str]) -> tuple[str, ...]:
+    """Of two labels "x" and "not_x" the first is the positive one, which F1 is about: it comes last."""
+    negative = re.compile(r"(?:not|non|no)[-_ ]?(.+)", re.IGNORECASE)
+    if len(labels) == 2 and (found := negative.fullmatch(labels[1])) and found[1].casefold() == labels[0].casefold():
+        labels = labels[::-1]
+    return tuple(labels)
+
+
 def _natural(name: str) -> tuple[int, float, str]:
     """Labels that are numbers in the order of numbers."""
     try:
@@ -382,7 +447,17 @@ def _curves(metrics: Path) -> dict[str, Any]:
     return {
         "loss": [[line["step"], line["loss"]] for line in lines if "loss" in line],
         "curve": [[line["step"], line["valid"]] for line in lines if "valid" in line],
+        **({"curves": curves} if (curves := _each(lines)) else {}),
     }
+
+
+def _each(lines: Sequence[dict[str, Any]]) -> dict[str, list[list[float]]]:
+    """The learning curve of each of several tasks."""
+    found: dict[str, list[list[float]]] = {}
+    for line in lines:
+        for name, value in line.get("each", {}).items():
+            found.setdefault(name, []).append([line["step"], value])
+    return found
 
 
 def _shown(scores: dict[str, dict[str, float]], metric: str) -> str:

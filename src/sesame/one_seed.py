@@ -1,7 +1,7 @@
 """One training of one seed: from a start model to a task's weights in a folder, resumable at any moment."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,14 @@ class Lesson:
     numbers: dict[int, int] = field(default_factory=dict)
 
 
-Look = Callable[[dict[str, Task], Backbone], float]
-"""A validation score of the model as it stands."""
+def steps_of(transfer: Transfer, lessons: Mapping[str, Lesson]) -> int:
+    """Small sets and many classes take more epochs."""
+    classes = [len(lesson.config.labels) for lesson in lessons.values() if lesson.config.kind == "classify"]
+    return transfer.steps(sum(len(lesson.train) for lesson in lessons.values()), max(classes, default=0))
+
+
+Look = Callable[[dict[str, Task], Backbone], dict[str, float]]
+"""A validation score of each task, as the model stands."""
 
 
 class Recalled(Backbone):
@@ -71,7 +77,6 @@ class SeedRun:
     transfer: Transfer
     machine: Machine
     seed: int
-    alpha: float = 1.0
     save_minutes: float = 5.0
     save_steps: int = 0
 
@@ -98,7 +103,7 @@ class SeedRun:
             self._call(model),
             optimizer,
             load,
-            rate=self.transfer.optimizer.rate,
+            rate=self.transfer.rate(parts.backbone.width),
             schedule=self.transfer.schedule,
             clip=self.transfer.optimizer.clip,
             clock=Clock(steps, None, time.monotonic(), state.elapsed),
@@ -111,10 +116,12 @@ class SeedRun:
         )
         model.requires_grad_(True)
         model.eval()
+        for task in parts.tasks.values():
+            task.settle()
         return parts
 
     def steps(self) -> int:
-        return self.transfer.steps(sum(len(lesson.train) for lesson in self.lessons.values()))
+        return steps_of(self.transfer, self.lessons)
 
     def _parts(self) -> Parts:
         """The start model with fresh heads; a pooler that was pre-trained is taken over."""
@@ -143,7 +150,8 @@ class SeedRun:
         if not any(lesson.features for lesson in self.lessons.values()):
             return model
         recalled = Recalled(self.lessons)
-        return lambda batch: model.objective(recalled, batch)
+        # A task whose features were too many to keep comes without keys: its batches go through the backbone.
+        return lambda batch: model.objective(model.backbone if batch.keys is None else recalled, batch)
 
     def _loader(self, tasks: dict[str, Task], steps: int) -> ItemLoader | ManyLoader:
         tokens = CPU_TOKENS if self.machine.device.type == "cpu" else GPU_TOKENS
@@ -152,7 +160,7 @@ class SeedRun:
             ItemLoader(tasks[name], lesson.train, lesson.pad, self.transfer.batch, seed, tokens, lesson.numbers)
             for name, lesson in self.lessons.items()
         ]
-        return loaders[0] if len(loaders) == 1 else ManyLoader(loaders, steps, seed, self.alpha)
+        return loaders[0] if len(loaders) == 1 else ManyLoader(loaders, steps, seed, self.transfer.alpha)
 
     def _hooks(self, run: Run, model: Model, parts: Parts, optimizer: Any, look: Look, shown: Bar, every: int) -> Hooks:
         seen = {"step": 0}
@@ -164,7 +172,9 @@ class SeedRun:
             run.log({"step": state.step, "seconds": round(state.elapsed, 2), **figures})
 
         def evaluate(state: State) -> None:
-            run.log({"step": state.step, "valid": look(parts.tasks, parts.backbone)})
+            found = look(parts.tasks, parts.backbone)
+            each = {"each": found} if len(found) > 1 else {}
+            run.log({"step": state.step, "valid": sum(found.values()) / len(found), **each})
             model.train()
 
         def save(state: State) -> None:
@@ -220,7 +230,9 @@ def _features(task: Task, backbone: Backbone, lesson: Lesson, windows: Sequence[
         items = [replace(_BARE, windows=(windows[number],), slots=(0,), extra={"spots": [[]]}) for number in chosen]
         batch = task.collate(items, lesson.pad).to(machine.device)
         with machine.autocast():
-            features = task.features(backbone(batch, task.looks_at(batch))).float()
+            features = task.features(backbone(batch, task.looks_at(batch)))
+        if features.dtype == torch.bfloat16:
+            features = features.float()
         for row, number in enumerate(chosen):
             part = features[:, row]
             found[number] = part[:, : len(windows[number].ids)].clone() if part.ndim == 3 else part.clone()

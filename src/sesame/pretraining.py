@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig
@@ -29,11 +30,14 @@ from sesame.data.pack import Packer, Part, Specials, hold_out
 from sesame.data.readers import corpus_files
 from sesame.data.vocabulary import tokenizer_from
 from sesame.errors import SesameError
+from sesame.extension import extend
 from sesame.files import whole_folder
 from sesame.nn.attention.core import chosen_core
-from sesame.objectives import Term, Vocab
+from sesame.objectives import MaskedLMHead, Term, Vocab
 from sesame.objectives import build as build_objectives
+from sesame.objectives.mlm import MaskedLM
 from sesame.objectives.model import Model
+from sesame.one_pass import PROBE, planned_steps, seconds_each
 from sesame.progress import Bar, bar, say
 from sesame.recipe import Recipe, Stage, resolve
 from sesame.text import Tokenizer
@@ -68,6 +72,8 @@ class Wishes:
     save_steps: int = 0
     compile: bool | None = None  # None: on a GPU
     field: str = "text"
+    extend: int = 0  # new words for the vocabulary of the start model
+    one_pass: bool = False  # over the text, instead of steps or a budget; see `one_pass.py`
 
 
 def pretrain(wishes: Wishes) -> Path:
@@ -83,6 +89,11 @@ def pretrain(wishes: Wishes) -> Path:
     )
     if wishes.start is not None and wishes.size is not None:
         raise SesameError("--start brings a model of its own size; leave --size out")
+    if wishes.extend and wishes.start is None:
+        raise SesameError(
+            "--extend adds words to a model that exists; name it with --start MODEL, or leave --extend out: "
+            "a new model gets a vocabulary made from your text"
+        )
     if wishes.steps is not None:
         recipe = replace(recipe, steps=wishes.steps)
     files = corpus_files(wishes.text)
@@ -99,8 +110,8 @@ def pretrain(wishes: Wishes) -> Path:
 
 def _identity(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, Any]:
     run: dict[str, Any] = {"text": [str(file.resolve()) for file in files], "seed": wishes.seed, "field": wishes.field}
-    for key in ("start", "tokenizer", "budget"):
-        if getattr(wishes, key) is not None:
+    for key in ("start", "tokenizer", "budget", "extend", "one_pass"):
+        if getattr(wishes, key) not in (None, 0, False):
             run[key] = getattr(wishes, key)
     if wishes.valid:
         run["valid"] = [str(Path(file).resolve()) for file in wishes.valid]
@@ -121,6 +132,7 @@ class _Job:
     def __init__(self, wishes: Wishes, recipe: Recipe, machine: Machine, run: Run, began: float) -> None:
         self.wishes, self.recipe, self.machine, self.run, self.began = wishes, recipe, machine, run, began
         self.state = State()
+        self.untouched: dict[str, nn.Module] = {}  # heads of the start model that no objective trains: a pooler
         self.last_save = time.monotonic()
         self.next_look = 0.0
         self.shown = 0.0  # progress on the bar
@@ -131,6 +143,11 @@ class _Job:
     def prepare(self, files: list[Path]) -> None:
         started = load_parts(self.wishes.start) if self.wishes.start else None
         self.tokenizer = self._tokenizer(started, files)
+        if started is not None and self.wishes.extend:
+            kept = self.run.folder / "tokenizer"
+            started, self.tokenizer = extend(
+                started, self.tokenizer, files, self.wishes.field, self.wishes.extend, kept
+            )
         cache = cache_folder()
         store = build_store(files, self.tokenizer, cache, field=self.wishes.field)
         if self.wishes.valid:
@@ -144,6 +161,8 @@ class _Job:
         self.optimizer = build_optimizer(self.model, self.recipe.optimizer)
         self.call = self._compiled()
         self._resume()
+        if self.wishes.one_pass:
+            self.recipe = replace(self.recipe, steps=self._one_pass(next(iter(self.recipe.stages.values()))))
         self._describe()
 
     def _tokenizer(self, started: Parts | None, files: list[Path]) -> Tokenizer:
@@ -182,10 +201,29 @@ class _Job:
         vocab = Vocab(len(self.tokenizer), self.tokenizer.ids())
         objective = build_objectives(self.recipe.objectives, backbone, vocab)
         if started is not None:
-            for name, head in objective.heads().items():
+            for part in objective.all():
+                head = started.heads.get("mlm")
+                if isinstance(part, MaskedLM) and isinstance(head, MaskedLMHead):
+                    part.head = head  # as it is: its table may be its own
+            trained = objective.heads()
+            for name, head in trained.items():
                 if name in started.heads:
                     head.load_state_dict(started.heads[name].state_dict())
+            owned = {name for task in started.tasks.values() for name in task.heads()}
+            self.untouched = {name: head for name, head in started.heads.items() if name not in {*trained, *owned}}
         return Model(backbone, objective)
+
+    def _one_pass(self, stage: Stage) -> int:
+        """Steps of one pass over the text, decided once."""
+        packer = self._packer(self.train_part, stage)
+
+        def measure() -> float:
+            rows = locate(0, min(PROBE, len(packer)), len(packer), 0)[1]
+            batch = self.model.objective.corrupt(packer.draw(rows, chance.keys(HELD_OUT, rows)))
+            return seconds_each(self.model, batch, self.machine)
+
+        on_cpu = self.machine.device.type == "cpu"
+        return planned_steps(self.run.folder / "plan.json", len(packer), stage.batch, measure if on_cpu else None)
 
     def _compiled(self) -> Callable[[Batch], list[Term]]:
         wanted = self.wishes.compile
@@ -372,7 +410,7 @@ class _Job:
         say(f"{self.run.final}: done after {done}; held out: {shown or 'no text'}")
 
     def _parts(self) -> Parts:
-        return Parts(self.model.backbone, self.model.objective.heads(), self.tokenizer)
+        return Parts(self.model.backbone, {**self.untouched, **self.model.objective.heads()}, self.tokenizer)
 
     def _card(self, state: State) -> str:
         return card(self.recipe.name, self.recipe.paper, self.run.identity, state)

@@ -30,8 +30,11 @@ class Transfer:
     about: str = ""
     batch: int = 32
     epochs: float = 3.0
-    least_steps: int = 0  # more epochs where the set is small ...
+    least_steps: int = 0  # more epochs where the set is small (0: never) ...
+    class_steps: int = 0  # ... or has many classes: so many steps for each of them at least ...
     most_epochs: float = 20.0  # ... up to so many
+    rate_width: int = 0  # optimizer.rate is for a model of this width, narrower ones take more; 0: as it stands
+    alpha: float = 1.0  # several tasks: a step goes to one of them with p ~ size^alpha (1: by size, 0: evenly)
     task: TaskSettings = TaskSettings()
     adapt: Adapt = field(default_factory=Adapt)
     optimizer: OptimConfig = field(default_factory=OptimConfig)
@@ -40,10 +43,17 @@ class Transfer:
     def __post_init__(self) -> None:
         if self.batch < 1 or not 0 < self.epochs <= 1e6 or self.least_steps < 0:
             raise SesameError("batch is at least 1, epochs above 0, least_steps not below 0")
+        if not 0 <= self.alpha <= 1:
+            raise SesameError(f"alpha is {self.alpha:g}; it lies from 0 (tasks evenly) to 1 (tasks by size)")
 
-    def steps(self, items: int) -> int:
-        epochs = max(self.epochs, min(self.most_epochs, self.least_steps * self.batch / items))
+    def steps(self, items: int, classes: int = 0) -> int:
+        least = max(self.least_steps, self.class_steps * classes) if self.least_steps else 0
+        epochs = max(self.epochs, min(self.most_epochs, least * self.batch / items))
         return max(1, math.ceil(items * epochs / self.batch))
+
+    def rate(self, width: int) -> float:
+        """The peak rate for a model: what suits 768 columns is too little for 128."""
+        return self.optimizer.rate * max(1.0, self.rate_width / width)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -148,3 +148,20 @@ def test_rows_know_their_source(tmp_path: Path) -> None:
     lines = [int(packer.source(row).rsplit(":", 1)[1]) for row in range(len(packer))]
     assert lines == sorted(lines)
     assert set(lines) == {1, 7, 13, 19, 25}
+
+
+def test_blocks_never_reach_into_held_out_documents(tmp_path: Path) -> None:
+    """Also where a block ends exactly at the start of a document behind one that is held out."""
+    chance_of = np.random.default_rng(0)
+    for number in range(40):
+        part = corpus([[int(size)] for size in chance_of.integers(1, 12, 30)], tmp_path / str(number))
+        kept = chance_of.random(30) < 0.7
+        kept[0] = True
+        some = Part(part.store, part.documents[kept])
+        packer = Packer(some, "blocks", 16, SPECIALS)
+        batch = draw(packer)
+        bounds = np.asarray(some.store.sentences)[some.documents]
+        allowed = np.concatenate([np.asarray(some.store.tokens[first:last]) for first, last in bounds])
+        drawn = batch.ids[~torch.isin(batch.ids, torch.tensor([SPECIALS.cls, SPECIALS.sep, SPECIALS.pad]))]
+        assert batch.ids.shape[1] <= 16
+        assert sorted(drawn.tolist()) == sorted(allowed.tolist())

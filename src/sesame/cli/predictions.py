@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from sesame.cli.show import check_new
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.files import write_whole
@@ -39,6 +40,15 @@ def examples_of(
     return [Example(f"text {number}", text, second) for number, text in enumerate(texts, 1)]
 
 
+def check_out(out: Path | None) -> None:
+    """Refuse, before any work, a file that cannot be written."""
+    if out is None:
+        return
+    if out.suffix not in (".jsonl", ".csv"):
+        raise SesameError(f"--out {out}: must end in .jsonl or .csv")
+    check_new(out)
+
+
 def write_replies(
     examples: Sequence[Example], replies: Sequence[Mapping[str, Any]], out: Path | None, as_json: bool
 ) -> None:
@@ -58,10 +68,8 @@ def write_replies(
         return
     if out.suffix == ".csv":
         write_whole(out, _csv(rows))
-    elif out.suffix == ".jsonl":
-        write_whole(out, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     else:
-        raise SesameError(f"--out {out}: must end in .jsonl or .csv")
+        write_whole(out, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     say(f"{out}: {len(rows):,} answers")
 
 
@@ -92,6 +100,7 @@ def _line(row: Mapping[str, Any]) -> str:
         said = "(not sure enough)" if row["answer"] is None else row["answer"] or "(no answer)"
         return f"{row['pair']}\n  {said}  {row['probability']:.0%}"
     if "choice" in row:
-        return f"{row['text']}  {max(row['probabilities']):.0%}"
+        said = "(not sure enough)" if row["choice"] is None else row["option"]
+        return f"{said}\t{max(row['probabilities']):.0%}\t{short}"
     said = "(not sure enough)" if row["label"] is None else row["label"]
     return f"{said}\t{row['probability']:.0%}\t{short}"

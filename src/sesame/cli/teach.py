@@ -40,6 +40,21 @@ def finetune(
     pair_column: str | None = typer.Option(None, help="The column of the second text."),
     label_column: str | None = typer.Option(None, help="The column of the label."),
     multi: str | None = typer.Option(None, help="What separates several labels in one cell, such as '|'."),
+    text: list[str] = typer.Option(
+        [],
+        "--text",
+        help="Unlabelled text to adapt the model to first; `train`: the texts of --train. Repeat for more.",
+    ),
+    text_budget: str | None = typer.Option(None, help="Wall-clock for that, such as 10m; by default one pass."),
+    text_steps: int | None = typer.Option(None, min=1, help="Optimiser steps on that, instead of a budget."),
+    extend: int | None = typer.Option(None, min=1, help="Words of that text for the vocabulary, at most."),
+    name: str | None = typer.Option(None, help="The task's name in the model; by default what --task says."),
+    also: list[str] = typer.Option(
+        [],
+        metavar="[NAME=]KIND:TRAIN[:VALID[:TEST]]",
+        help="A further task for the same encoder; can be given several times. --set alpha=0.5 draws small tasks more "
+        "often than their size would.",
+    ),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Change the strategy: adapt.layer_decay=0.9"
     ),
@@ -52,7 +67,10 @@ def finetune(
     """Teach a model a task from labelled rows; ends with a score, its interval and a report.
 
     Example: sesame finetune runs/mine --task classify --train tickets.csv --out runs/tickets
+
+    Several tasks, one encoder: sesame finetune runs/mine --task classify --train tickets.csv --also tag:names.conll
     """
+    from sesame.cli.show import seconds
     from sesame.errors import SesameError
     from sesame.finetuning import Wishes
     from sesame.finetuning import finetune as run
@@ -61,45 +79,86 @@ def finetune(
         raise SesameError(f"--task {task}: must be one of {', '.join(TASKS)}")
     if precision not in ("auto", "fp32", "bf16"):
         raise SesameError(f"--precision {precision}: must be auto, fp32 or bf16")
+    if text_budget is not None and text_steps is not None:
+        raise SesameError("--text-budget and --text-steps both say when to end; give one of them")
     given = {"epochs": epochs, "optimizer.rate": rate, "task.layers": None if layers is None else f'"{layers}"'}
     changed = [f"{key}={value}" for key, value in given.items() if value is not None]
     if epochs is not None:
         changed.append("least_steps=0")  # exactly so many, then
+    if rate is not None:
+        changed.append("rate_width=0")  # exactly this, too
     run(
         Wishes(
             model=model, task=task, train=train, valid=valid, test=test,  # type: ignore[arg-type]
             out=out or Path("runs") / f"{task}-{Path(train).name.split('.')[0]}", strategy=strategy, seeds=seeds, seed=seed,
             columns=_columns(text_column, pair_column, label_column), multi=multi, metric=metric,
-            settings=[*changed, *settings], baselines=baselines, device=device,
+            settings=[*changed, *settings], baselines=baselines, device=device, name=name, also=also,
             precision=precision, save_minutes=save_minutes, save_steps=save_steps,  # type: ignore[arg-type]
+            text=text, text_budget=seconds(text_budget), text_steps=text_steps, extend=extend or 0,
         )
     )  # fmt: skip
 
 
 def evaluate(
-    model: str = typer.Argument(..., help="A fine-tuned model folder, or a run."),
-    data: str = typer.Option(..., help="Labelled rows."),
+    model: str = typer.Argument(..., help="A fine-tuned model folder, or a run; for --suite a pre-trained one."),
+    data: str = typer.Option(..., help="Labelled rows; for --suite a folder of data sets."),
     task: str | None = typer.Option(None, help="The task by name, if the model was taught several."),
     text_column: str | None = typer.Option(None, help="The column of the text; guessed otherwise."),
     pair_column: str | None = typer.Option(None, help="The column of the second text."),
     label_column: str | None = typer.Option(None, help="The column of the label."),
     multi: str | None = typer.Option(None, help="What separates several labels in one cell, such as '|'."),
     against: str | None = typer.Option(None, help="Another model, compared example by example (paired bootstrap)."),
+    suite: str | None = typer.Option(None, help="Fine-tune on all tasks of glue, squad, ner or layers; one table."),
+    only: str | None = typer.Option(None, help="--suite: some of its tasks, such as sst2,cola."),
+    seeds: int | None = typer.Option(None, min=1, help="--suite: trainings of each task."),
+    strategy: str | None = typer.Option(None, help="--suite: full (frozen for layers), gradual, or a .toml file."),
+    settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="--suite: change the strategy."),
+    out: Path | None = typer.Option(None, "--out", help="--suite: the folder of its runs; by default runs/SUITE."),
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
     json: bool = typer.Option(False, "--json", help="The scores as JSON."),
 ) -> None:
     """Score a fine-tuned model on labelled rows, with its interval; or compare two models.
 
     Example: sesame evaluate runs/tickets --data test.csv --against runs/tickets-frozen
+
+    A pre-trained model on a whole suite: sesame evaluate runs/mine --suite glue --data glue/ --seeds 5 --out runs/glue
     """
+    columns = _columns(text_column, pair_column, label_column)
+    rows = {"--task": task, "--multi": multi, "--against": against, "--text-column and its like": columns}
+    runs = {"--only": only, "--seeds": seeds, "--strategy": strategy, "--set": settings, "--out": out}
+    _refuse(rows if suite else runs, "does not go with --suite" if suite else "goes with --suite only")
+    if suite:
+        _suite(suite, model, data, out, only, seeds, strategy, settings, device, json)
+        return
     from sesame.evaluate.judge import judge
 
-    columns = _columns(text_column, pair_column, label_column)
     found = judge(model, data, task=task, columns=columns, multi=multi, against=against, device=device)
     if json:
         typer.echo(jsonlib.dumps(found, ensure_ascii=False))
         return
     _show(found)
+
+
+def _refuse(given: dict[str, Any], why: str) -> None:
+    from sesame.errors import SesameError
+
+    for option, value in given.items():
+        if value:
+            raise SesameError(f"{option}: {why}; leave it out")
+
+
+def _suite(
+    suite: str, model: str, data: str, out: Path | None, only: str | None, seeds: int | None, strategy: str | None,
+    settings: list[str], device: str, json: bool,
+) -> None:  # fmt: skip
+    from sesame.suites import run_suite, shown
+
+    names = [name.strip() for name in (only or "").split(",") if name.strip()]
+    found = run_suite(
+        model, suite, data, out or Path("runs") / suite,
+        only=names, seeds=seeds, strategy=strategy, settings=settings, device=device,
+    )  # fmt: skip
+    typer.echo(jsonlib.dumps(found, ensure_ascii=False) if json else shown(found))
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -146,8 +205,9 @@ def predict(
     """
     from sesame.api import load
     from sesame.cli.answers import lines_of
-    from sesame.cli.predictions import examples_of, write_replies
+    from sesame.cli.predictions import check_out, examples_of, write_replies
 
+    check_out(out)
     loaded = load(model, device)
     kind = loaded.task(task).config.kind
     table = file is not None and file.suffix not in (".txt", "")

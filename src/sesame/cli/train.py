@@ -19,6 +19,9 @@ def pretrain(
     more: list[str] = typer.Argument(None, help="More text files.", show_default=False),
     size: str | None = typer.Option(None, help="tiny, mini, small, medium, base or large."),
     start: str | None = typer.Option(None, help="A model folder to go on from."),
+    extend: int | None = typer.Option(
+        None, min=1, help="Words of the text that the start model's vocabulary gets as new pieces, at most."
+    ),
     tokenizer: str | None = typer.Option(
         None, help="A tokenizer folder or file; otherwise one is trained on the text."
     ),
@@ -54,7 +57,7 @@ def pretrain(
             recipe=recipe, text=[*text, *(more or [])], out=out, size=size, start=start, tokenizer=tokenizer, valid=valid,
             budget=seconds(budget), steps=steps, seed=seed, settings=settings, device=device,
             precision=precision,  # type: ignore[arg-type]
-            save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile,
+            save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile, extend=extend or 0,
         )
     )  # fmt: skip
 

@@ -297,7 +297,9 @@ def _plan_blocks(documents: Ints, offsets: Ints, body: int) -> Ints:
     cuts = np.append(np.arange(0, int((sizes + 1).sum()), body), int((sizes + 1).sum()))
     owner = np.searchsorted(places, cuts, side="right") - 1
     token = heads[owner] + np.minimum(cuts - places[owner], sizes[owner])
-    rows = np.stack([token[:-1], token[1:], owner[:-1]], axis=1)
+    # A row that ends where a document begins ends behind the one before it: between the two may lie held-out text.
+    ends = np.where((cuts == places[owner]) & (owner > 0), (heads + sizes)[np.maximum(owner - 1, 0)], token)
+    rows = np.stack([token[:-1], ends[1:], owner[:-1]], axis=1)
     return rows[rows[:, 1] > rows[:, 0]]
 
 

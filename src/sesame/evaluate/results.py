@@ -35,7 +35,7 @@ def collect(
     """`logits` are the best seed's; `plain` the baselines' scores and answers."""
     split = "test" if "test" in logits else "valid"
     tuned = tune(config, examples["valid"], items["valid"], task, logits["valid"])
-    task.config = replace(config, **tuned)
+    task.config = replace(task.config, **tuned)
     replies = answer(task, examples[split], items[split], logits[split])
     gold, said = gold_of(config, examples[split]), said_of(config, replies)
     scores = {part: _over_seeds([seed["scores"][part] for seed in seeds]) for part in logits}

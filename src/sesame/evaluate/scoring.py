@@ -28,6 +28,7 @@ from sesame.evaluate.entities import entity_counts, entity_scores
 from sesame.evaluate.regression import regression_scores
 from sesame.evaluate.statistics import Metric, each, micro_f1, paired_bootstrap_metric
 from sesame.tasks.base import Reply, TaskConfig
+from sesame.tasks.classify import as_trained
 
 LOWER_IS_BETTER = ("mse", "mae")
 
@@ -41,6 +42,8 @@ def main_score(config: TaskConfig) -> str:
 def gold_of(config: TaskConfig, examples: Sequence[Example]) -> list[Any]:
     if config.kind == "qa":
         return [[answer.text for answer in example.label] for example in examples]
+    if config.kind == "classify":
+        return [as_trained(example, config.multi) for example in examples]
     return [example.label for example in examples]
 
 

@@ -41,7 +41,7 @@ class TaskConfig:
     temperature: float = 1.0  # logits are divided by it: calibrated probabilities
     null: bool = False  # qa: a question may have no answer
     threshold: float = 0.0  # qa: "no answer" when its score exceeds the best span's by more than this
-    scale: tuple[float, float] = (0.0, 1.0)  # regress: mean and spread of the training scores
+    scale: tuple[float, float] = (0.0, 1.0)  # regress, while it trains: mean and spread of the training scores
 
     def __post_init__(self) -> None:
         if not 0 <= self.overlap < 1 or self.temperature <= 0 or self.length < 0:
@@ -107,9 +107,8 @@ class Task(Objective):
         mix = self.choice.mix
         return {self.name: self.out} | ({} if mix is None else {f"{self.name}.mix": mix})
 
-    def rates(self) -> dict[nn.Parameter, float]:
-        """Weights of the head that want another rate than the rest, as factors."""
-        return {}
+    def settle(self) -> None:
+        """At the end of training: fold what only training needed into the weights."""
 
     def features(self, encoded: Encoded) -> Tensor:
         """What the head reads: everything up to here has no weights of this task, so frozen features can be kept."""

@@ -2,7 +2,7 @@
 
 Paper: Devlin et al. 2018, section 4.4. Each option is read together with the stem and gets one score:
     p(option) = softmax over the options of w · pool(stem, option)
-Targets: by the task's name, the number of the right option (E,).
+Targets: by the task's name, the number of the right option (E,), and how many there are.
 Unusual: examples may have different numbers of options; a long stem is windowed beside the whole option.
 """
 
@@ -40,19 +40,22 @@ class Choice(PooledTask):
     def slots(self, items: Sequence[Item]) -> int:
         return max(slot for item in items for slot in item.slots) + 1
 
+    def targets(self, items: Sequence[Item], width: int) -> Targets:
+        """`at` holds the number of options of each item."""
+        counts = torch.tensor([[max(item.slots) + 1] for item in items])
+        return Targets(self.labels(items), at=counts, rows=self.rows(items))
+
     def labels(self, items: Sequence[Item]) -> Tensor:
         return torch.tensor([IGNORE if item.label is None else item.label for item in items])
 
     def logits(self, features: Tensor, batch: Batch) -> Tensor:
         """Shape: (items, most options); -inf where an item has fewer."""
         targets = batch.targets[self.name]
-        assert targets.rows is not None
-        items = len(targets.labels)
-        most = -(-(int(targets.rows.max()) + 1) // items)
-        scores: Tensor = self.out(self.vectors(features, batch, items * most))[:, 0]
-        real = torch.zeros(items * most, dtype=torch.bool, device=scores.device)
-        real[targets.rows] = True
-        return scores.masked_fill(~real, -torch.inf).view(items, most)
+        assert targets.at is not None
+        items, most = len(targets.labels), int(targets.at.max())
+        scores: Tensor = self.out(self.vectors(features, batch, items * most)).view(items, most)
+        missing = torch.arange(most, device=scores.device)[None] >= targets.at
+        return scores.masked_fill(missing, -torch.inf)
 
     def loss(self, logits: Tensor, targets: Targets) -> Tensor:
         return F.cross_entropy(logits, targets.labels, reduction="sum")
@@ -60,4 +63,4 @@ class Choice(PooledTask):
     def read(self, logits: Tensor, item: Item, example: Example) -> Reply:
         chances = (logits[: len(example.options)] / self.config.temperature).softmax(-1)
         best = int(chances.argmax())
-        return {"choice": best, "text": example.options[best], "probabilities": chances.tolist()}
+        return {"choice": best, "option": example.options[best], "probabilities": chances.tolist()}

@@ -21,6 +21,21 @@ from sesame.tasks.base import Item, Reply, TaskConfig
 from sesame.tasks.pooled import PooledTask
 
 
+def as_trained(example: Example, multi: bool) -> str | tuple[str, ...] | None:
+    """The label as a name, or with `multi` as a tuple of names; files may differ in how they write one label."""
+    label = example.label
+    if label is None or isinstance(label, str) != multi:
+        return label  # type: ignore[no-any-return]
+    if isinstance(label, str):
+        return (label,)
+    if len(label) != 1:
+        raise SesameError(
+            f"{example.place}: has {'no label' if not label else 'several labels'}, but the training rows have one each; "
+            "give one here, or lists in all files"
+        )
+    return str(label[0])
+
+
 class Classify(PooledTask):
     kind: ClassVar[str] = "classify"
 
@@ -29,13 +44,12 @@ class Classify(PooledTask):
         self.index = {label: number for number, label in enumerate(config.labels)}
 
     def number(self, example: Example) -> int | list[int] | None:
-        label = example.label
+        label = as_trained(example, self.config.multi)
         if label is None:
             return None
-        if not self.config.multi:
+        if isinstance(label, str):
             return self._class(label, example.place)
-        names = (label,) if isinstance(label, str) else label
-        return [self._class(name, example.place) for name in names]
+        return [self._class(name, example.place) for name in label]
 
     def _class(self, name: str, place: str) -> int:
         if name not in self.index:

@@ -1,6 +1,7 @@
 """Examples to answers, through a trained task."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -24,17 +25,22 @@ def predict(
     abstain: float = 0.0,
     progress: bool = False,
 ) -> list[Reply]:
-    """One answer for each example; where the model is less sure than `abstain`, the answer is None and says so."""
+    """One answer for each example; where the model is less sure than `abstain`, the answer is None and says so.
+
+    Of several answers (entities, labels at once) those that are not sure enough are left out.
+    """
+    if abstain > 0 and task.config.kind == "regress":
+        raise SesameError("a number comes without a probability, so there is nothing to abstain by; leave it out")
     for example in examples:
         _check(task, example)
     limit = window_length(task, backbone)
-    inputs = Inputs(tokenizer, limit, task.config.overlap)
-    items = task.items(examples, inputs)
+    inputs = Inputs(tokenizer, limit, task.config.overlap, backbone.config.segments)
+    items = task.items([replace(example, label=None) for example in examples], inputs)  # labels may be of any kind
     long = sum(len(set(item.slots)) < len(item.windows) for item in items)
     if long:
         say(f"{long:,} of {len(items):,} texts are longer than {limit} tokens: read in overlapping windows")
     if inputs.shortened:
-        say(f"{inputs.shortened:,} texts beside a long one had to be shortened to half of a window")
+        say(f"{inputs.shortened:,} texts had to be shortened to fit beside the other one")
     with bar("predict", len(items), "texts") as shown:
         logits = logits_of(task, backbone, items, inputs.pad, precision, shown if progress else None)
     return [_withheld(reply, abstain) for reply in answer(task, examples, items, logits)]
@@ -59,13 +65,11 @@ def _withheld(reply: Reply, abstain: float) -> Reply:
     """An answer that is not sure enough is not given; its probabilities stay."""
     if abstain <= 0:
         return reply
-    if "choice" in reply:
-        sure = max(reply["probabilities"])
-    elif "probability" in reply:
-        sure = reply["probability"]
-    else:
-        kept = [entity for entity in reply.get("entities", []) if entity["probability"] >= abstain]
-        return reply | ({"entities": kept} if "entities" in reply else {})
+    if "entities" in reply:
+        return reply | {"entities": [entity for entity in reply["entities"] if entity["probability"] >= abstain]}
+    if "labels" in reply:
+        return reply | {"labels": [name for name in reply["labels"] if reply["probabilities"][name] >= abstain]}
+    sure = max(reply["probabilities"]) if "choice" in reply else reply["probability"]
     if sure >= abstain:
         return reply
-    return reply | {key: None for key in ("label", "choice", "answer") if key in reply} | {"abstained": True}
+    return reply | {key: None for key in ("label", "choice", "option", "answer") if key in reply} | {"abstained": True}

@@ -3,18 +3,19 @@
 Paper: Devlin et al. 2018, section 4.1 (STS-B). One output, squared error:
     loss = Σ (z - y)² / spread²
 Targets: by the task's name, a number for each example.
-Unusual: the output starts at the mean of the training scores and its weights are scaled by their spread (as is its rate, see
-`train/adapt.py`), so scores from 0 to 5 and prices in millions train alike, and the checkpoint still gives plain scores.
+Unusual: what the head learns is multiplied by the spread of the training scores and added to their mean, so scores from 0
+to 5 and prices in millions train alike; after training both are folded into the weights, so they give plain scores.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sesame.backbones import Backbone
-from sesame.data.batch import Targets
+from sesame.data.batch import Batch, Targets
 from sesame.data.examples import Example
 from sesame.tasks.base import Item, Reply, TaskConfig
 from sesame.tasks.pooled import PooledTask
@@ -25,13 +26,17 @@ class Regress(PooledTask):
 
     def __init__(self, name: str, config: TaskConfig, backbone: Backbone, dropout: float) -> None:
         super().__init__(name, config, backbone, 1, dropout)
-        middle, self.spread = config.scale
-        with torch.no_grad():
-            self.out.weight.mul_(self.spread)
-            self.out.bias.fill_(middle)
 
-    def rates(self) -> dict[nn.Parameter, float]:
-        return dict.fromkeys(self.out.parameters(), self.spread)
+    @torch.no_grad()
+    def settle(self) -> None:
+        middle, spread = self.config.scale
+        self.out.weight.mul_(spread)
+        self.out.bias.mul_(spread).add_(middle)
+        self.config = replace(self.config, scale=(0.0, 1.0))
+
+    def logits(self, features: Tensor, batch: Batch) -> Tensor:
+        middle, spread = self.config.scale
+        return super().logits(features, batch) * spread + middle
 
     def number(self, example: Example) -> float | None:
         return None if example.label is None else float(example.label)
@@ -40,7 +45,7 @@ class Regress(PooledTask):
         return torch.tensor([0.0 if item.label is None else item.label for item in items], dtype=torch.float64)
 
     def loss(self, logits: Tensor, targets: Targets) -> Tensor:
-        return ((logits[:, 0] - targets.labels.to(logits.dtype)) / self.spread).square().sum()
+        return ((logits[:, 0] - targets.labels.to(logits.dtype)) / self.config.scale[1]).square().sum()
 
     def read(self, logits: Tensor, item: Item, example: Example) -> Reply:
         return {"value": float(logits[0])}

@@ -7,7 +7,8 @@ Unusual: words are found in the pieces by character offsets, so any tokenizer wi
 text; a long text is tagged in windows, each word by the window that sees most around it.
 """
 
-import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from sesame.errors import SesameError
 from sesame.tasks.base import Item, Reply, Task, TaskConfig
 from sesame.tasks.windows import Inputs
 
-_WORD = re.compile(r"\w+|[^\w\s]")
+_JOINERS = "\u200c\u200d"  # between letters of some scripts, and between the parts of an emoji
 
 
 class Tag(Task):
@@ -39,11 +40,13 @@ class Tag(Task):
             places = first_pieces(text.offsets, words)
             labels = [] if example.label is None else [self._class(tag, example.place) for tag in example.label]
             windows = inputs.single(text)
-            by_place = {place: number for number, place in enumerate(places) if place is not None}
+            by_place: dict[int | None, list[int]] = defaultdict(list)
+            for number, place in enumerate(places):
+                by_place[place].append(number)
             spots: list[list[tuple[int, int]]] = []  # for each window: (place in the window, word)
             for window in windows:
                 shift = window.first - window.body.start
-                spots.append([(at, by_place[at + shift]) for at in window.own if at + shift in by_place])
+                spots.append([(at, word) for at in window.own for word in by_place.get(at + shift, ())])
             found.append(Item(tuple(windows), (0,) * len(windows), labels or None, {"spots": spots, "words": words}))
         return found
 
@@ -65,7 +68,9 @@ class Tag(Task):
         rows = [(item.label, spots) for item in items for spots in item.extra["spots"]]
         labels = torch.full((len(rows), width), IGNORE)
         for row, (tags, spots) in enumerate(rows):
-            for at, word in spots if tags is not None else ():
+            for at, word in (
+                reversed(spots) if tags is not None else ()
+            ):  # of words that share a piece the first one counts
                 labels[row, at] = tags[word]
         return Targets(labels)
 
@@ -81,16 +86,43 @@ class Tag(Task):
         tags, chances = ["O"] * len(words), [1.0] * len(words)
         scores = (logits / self.config.temperature).softmax(-1).cpu()
         for row, spots in enumerate(item.extra["spots"]):
+            before = None
             for at, word in spots:
                 best = int(scores[row, at].argmax())
-                tags[word], chances[word] = self.config.labels[best], float(scores[row, at, best])
+                tag = self.config.labels[best]
+                goes_on = at == before and tag.startswith("B-")  # one piece of two words is one entity
+                tags[word], chances[word] = f"I-{tag[2:]}" if goes_on else tag, float(scores[row, at, best])
+                before = at
         spans = [[start, end] for start, end in words]
         return {"tags": tags, "words": spans, "entities": entities(example.text, words, tags, chances)}
 
 
 def words_of(example: Example) -> list[tuple[int, int]]:
-    """The words that the file names; in a plain text runs of letters and digits, and single signs."""
-    return list(example.words) or [match.span() for match in _WORD.finditer(example.text)]
+    """The words that the file names; in a plain text runs of letters and digits, and single signs, with their marks."""
+    if example.words:
+        return list(example.words)
+    found: list[tuple[int, int]] = []
+    before = " "  # what the character before was, see `_kind`; a mark is as what it stands on
+    for at, letter in enumerate(example.text):
+        kind = _kind(letter)
+        if kind != " " != before and (kind in "mj" or before == "j" or before == kind == "a"):
+            found[-1] = (found[-1][0], at + 1)
+            kind = before if kind == "m" else kind
+        elif kind != " ":
+            found.append((at, at + 1))
+        before = kind
+    return found
+
+
+def _kind(letter: str) -> str:
+    """A letter or digit "a", a joiner "j", a mark "m", a space " ", any other sign "s"."""
+    if letter.isalnum() or letter == "_":
+        return "a"
+    if letter.isspace():
+        return " "
+    if letter in _JOINERS:
+        return "j"
+    return "m" if unicodedata.category(letter)[0] == "M" else "s"
 
 
 def first_pieces(offsets: Sequence[tuple[int, int]], words: Sequence[tuple[int, int]]) -> list[int | None]:

@@ -36,13 +36,13 @@ class _Template:
 
 
 class Inputs:
-    """Texts to windows, for one tokenizer and one length."""
+    """Texts to windows, for one tokenizer and one length; `segments` is how many the model tells apart."""
 
-    def __init__(self, tokenizer: Tokenizer, limit: int, overlap: float = 0.25) -> None:
+    def __init__(self, tokenizer: Tokenizer, limit: int, overlap: float = 0.25, segments: int = 2) -> None:
         self.tokenizer, self.limit, self.overlap = tokenizer, limit, overlap
         self.pad = tokenizer.id("pad") if tokenizer.has("pad") else 0
-        self.one = _template(tokenizer.encode("a", special=True), 1)
-        self.two = _template(tokenizer.encode_pair("a", "a"), 2)
+        self.one = _template(tokenizer.encode("a", special=True), 1, segments)
+        self.two = _template(tokenizer.encode_pair("a", "a"), 2, segments)
         self.shortened = 0  # how many texts beside a windowed one had to be cut
         least = sum(map(len, self.two.around)) + 8
         if limit < least:
@@ -59,14 +59,16 @@ class Inputs:
     def pair(self, a: Encoding, b: Encoding, long: int | None = None) -> list[Window]:
         """Windows over text number `long` (None: the longer one); the other stands whole in each of them.
 
-        If the other alone would fill the window, it is cut to half of the room, and that is counted.
+        If the other leaves too little room, it is cut to half of it, or to what the windowed text leaves free if that is
+        more, and this is counted.
         """
         texts = [a, b]
         room = self.limit - sum(map(len, self.two.around))
         if long is None:
             long = 0 if len(a.ids) > len(b.ids) else 1
-        if len(a.ids) + len(b.ids) > room and len(texts[1 - long].ids) > room // 2:
-            texts[1 - long] = _part(texts[1 - long], range(room // 2))
+        most = max(room // 2, room - len(texts[long].ids))
+        if len(texts[1 - long].ids) > most:
+            texts[1 - long] = _part(texts[1 - long], range(most))
             self.shortened += 1
         left = room - len(texts[1 - long].ids)
         found = []
@@ -108,7 +110,7 @@ class Inputs:
         return Window(ids, segments, offsets, body, range(own.start + shift, own.stop + shift), first)
 
 
-def _template(encoding: Encoding, texts: int) -> _Template:
+def _template(encoding: Encoding, texts: int, kinds: int) -> _Template:
     """Read the template off the encoding of one-letter texts: specials belong to no word."""
     around: list[list[int]] = [[]]
     segments: list[list[int]] = [[]]
@@ -119,7 +121,7 @@ def _template(encoding: Encoding, texts: int) -> _Template:
             inside = False
             around[-1].append(id)
             segments[-1].append(segment)
-        elif not inside:
+        elif not inside or segment != inner[-1]:
             inside = True
             inner.append(segment)
             around.append([])
@@ -128,7 +130,9 @@ def _template(encoding: Encoding, texts: int) -> _Template:
         inner.append(inner[-1] if inner else 0)
         around.insert(1, [])
         segments.insert(1, [])
-    return _Template(tuple(around), tuple(segments), tuple(inner))
+    last = max(kinds, 1) - 1
+    told = tuple([min(segment, last) for segment in part] for part in segments)
+    return _Template(tuple(around), told, tuple(min(segment, last) for segment in inner))
 
 
 def _part(text: Encoding, span: range) -> Encoding:

@@ -14,7 +14,6 @@ from torch import nn
 from sesame.errors import SesameError
 from sesame.nn.init import bert_init
 from sesame.objectives.model import Model
-from sesame.tasks.base import Task
 from sesame.train.optim import Scales
 
 
@@ -22,12 +21,19 @@ from sesame.train.optim import Scales
 class Adapt:
     strategy: Literal["full", "frozen", "gradual"] = "full"
     layer_decay: float = 1.0  # rate of a layer over that of the layer above it
+    head_rate: float = 1.0  # rate of the heads, which are new, over that of the top layer
     unfreeze: float = 0.5  # gradual: the share of the run after which everything trains
     reinit: int = 0  # top layers that start afresh
 
     def __post_init__(self) -> None:
-        if not 0 < self.layer_decay <= 1 or not 0 < self.unfreeze <= 1 or self.reinit < 0:
-            raise SesameError("adapt: layer_decay and unfreeze lie above 0 up to 1, reinit is not below 0")
+        if not 0 < self.layer_decay <= 1 or not 0 < self.unfreeze <= 1 or self.reinit < 0 or self.head_rate <= 0:
+            raise SesameError(
+                "adapt: layer_decay and unfreeze lie above 0 up to 1, head_rate above 0, reinit is not below 0"
+            )
+        if self.reinit and self.strategy == "frozen":
+            raise SesameError(
+                "adapt.reinit makes layers anew, but a frozen model never trains them; leave one of them out"
+            )
 
 
 def groups_of(model: Model) -> list[nn.Module]:
@@ -51,9 +57,8 @@ def prepare(model: Model, adapt: Adapt) -> Scales:
     if adapt.layer_decay != 1.0:
         for distance, group in enumerate(reversed(groups), start=1):
             scales |= dict.fromkeys(group.parameters(), adapt.layer_decay**distance)
-    for part in model.objective.all():
-        if isinstance(part, Task):
-            scales |= part.rates()
+    if adapt.head_rate != 1.0:
+        scales |= dict.fromkeys(model.objective.parameters(), adapt.head_rate)
     return scales
 
 

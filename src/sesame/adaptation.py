@@ -1,0 +1,140 @@
+"""Unlabelled text before labels: a model first goes on with masked tokens on the user's own text, then learns the task.
+
+Paper: Gururangan et al. 2020, "Don't Stop Pretraining" (https://arxiv.org/abs/2004.10964): text of the domain helps
+(domain-adaptive), and so do the bare texts of the task (task-adaptive, here `--text train`).
+
+    RUN/adapted/       a pre-training run with the recipe `adapt`, from the start model
+    RUN/adapted/final  what fine-tuning then starts from
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sesame.checkpoint.folder import load_parts
+from sesame.data.examples import Example
+from sesame.data.readers import read_documents
+from sesame.data.tables import TABLES, TEXTS, fold, inner_suffix, read_table, whole_lines
+from sesame.errors import SesameError
+from sesame.files import whole_file
+from sesame.pretraining import Wishes, pretrain
+from sesame.progress import say
+
+TRAIN = "train"  # stands for the texts of the training rows
+LENGTH = 128
+
+
+def adapt(
+    run: Path, model: str, text: Sequence[str], rows: Sequence[Example], column: str | None = None, **wishes: Any
+) -> Path:
+    """Go on with the pre-training of `model` in `run`/adapted; gives the folder of the adapted model.
+
+    `rows` are the training examples that `--text train` stands for, `column` is the user's name for the column of the text
+    in tables. `wishes` are those of `pretraining.Wishes`; without budget and steps, it is one pass over the text.
+    """
+    folder, extracts = run / "adapted", run / "text"
+    final = folder / "final"
+    if (final / "config.json").is_file():
+        say(f"{final}: the model is adapted to the text already")
+        return final
+    once = wishes.get("budget") is None and wishes.get("steps") is None
+    say(f"adapting {model} to unlabelled text first, in {folder}")
+    try:
+        files = corpora(text, rows, extracts, column)
+        longest = load_parts(model, tokenizer=False).backbone.config.max_length
+        settings = [f"stages.short.length={min(LENGTH, longest)}"]
+        pretrain(Wishes("adapt", files, folder, start=model, settings=settings, one_pass=once, **wishes))
+    except SesameError:
+        if not (folder / "recipe.toml").is_file():  # a mistake at the start: leave nothing behind
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(extracts, ignore_errors=True)
+        raise
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    shutil.rmtree(extracts, ignore_errors=True)
+    return final
+
+
+def corpora(text: Sequence[str], rows: Sequence[Example], folder: Path, column: str | None = None) -> list[str]:
+    """The texts as files that pre-training reads; of tables and training rows, the text goes to JSON lines in `folder`."""
+    files: list[str] = []
+    for number, name in enumerate(text, 1):
+        path = Path(name)
+        target = folder / f"{number}.jsonl"
+        if name == TRAIN:
+            found = dict.fromkeys(part for row in rows for part in (row.text, row.pair, *row.options) if part)
+            say(f"--text train: {len(found):,} different texts of the training rows")
+            files.append(_write(target, found))
+        elif path.is_file() and path.stat().st_size and inner_suffix(path) in TABLES:
+            files.append(_table(path, target, column))
+        else:
+            files.append(name)  # text, a folder, or a mistake that the reader of corpora names
+    return files
+
+
+def _table(path: Path, target: Path, wanted: str | None) -> str:
+    if inner_suffix(path) in (".csv", ".tsv", ".tab"):
+        table = read_table(path, [wanted] if wanted else [])
+        name = _column(path, table.columns, wanted)
+        found = [str(row[name]) for _, row in table.rows if row[name].strip()]
+        lost = len(table.rows) - len(found)
+        say(
+            f'{path}: {len(found):,} texts of the column "{name}"'
+            + (f"; left out {lost:,} empty cells" if lost else "")
+        )
+        if not found:
+            raise SesameError(f'{path}: the column "{name}" is empty; choose another one with --text-column')
+        return _write(target, found)
+    name = _column(path, _fields(path), wanted)
+    if name == "text":
+        return str(path)
+    say(f'{path}: the texts of the field "{name}"')
+    return _write(target, (document.text for document in read_documents([path], name)))
+
+
+def _fields(path: Path) -> list[str]:
+    """The fields of the first row; none where there is no such row, which the reader complains about."""
+    if inner_suffix(path) == ".parquet":
+        try:
+            import pyarrow as arrow
+            import pyarrow.parquet as parquet
+        except ImportError:
+            raise SesameError(f"{path}: reading .parquet files needs a package; pip install pyarrow") from None
+        try:
+            return list(parquet.read_schema(path).names)
+        except arrow.ArrowException:
+            return ["text"]
+    for _, line in whole_lines(path):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                break
+            return list(row) if isinstance(row, dict) else ["text"]
+    return ["text"]
+
+
+def _column(path: Path, columns: Sequence[str], wanted: str | None) -> str:
+    """The user's column if the table has it, else the first that is called like a text."""
+    known = {fold(name): name for name in reversed(columns)}
+    for name in ([wanted] if wanted else []) + TEXTS:
+        if fold(name) in known:
+            return known[fold(name)]
+    if len(columns) == 1:
+        return columns[0]
+    shown = ", ".join(map(repr, columns[:30])) or "none"
+    raise SesameError(
+        f"{path}: cannot tell which column holds the text; its columns are {shown}, choose one with --text-column"
+    )
+
+
+def _write(target: Path, texts: Iterable[str]) -> str:
+    with whole_file(target) as handle:
+        handle.writelines(_lines(texts))
+    return str(target)
+
+
+def _lines(texts: Iterable[str]) -> Iterator[bytes]:
+    for text in texts:
+        yield (json.dumps({"text": text}) + "\n").encode()
