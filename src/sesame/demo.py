@@ -1,6 +1,7 @@
 """The whole story in minutes: text that is already on the machine, a small BERT, and sentences that it never saw.
 
 documentation of the installed packages -> documentation.txt, heldout.txt -> bert/ -> a table of filled masks
+                                         -> labels.jsonl ... -> which library? (`demo_labels.py`)
 """
 
 import re
@@ -9,13 +10,14 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sesame.data.docstrings import documents
+from sesame.data.docstrings import harvest
 from sesame.data.readers import read_documents
 from sesame.data.sentences import split_sentences
 from sesame.errors import SesameError
@@ -32,6 +34,7 @@ SIZE = "tiny"
 # BERT's numbers are for weeks. In two minutes on a CPU a model sees a million tokens, so: short rows, small batches, a
 # higher rate, fresh masks, no dropout, no second objective, and rotary positions, which need not be learnt first.
 SETTINGS = (
+    "table=counts",
     "tokenizer.size=8192",
     "backbone.order=pre",
     "backbone.positions=rotary",
@@ -63,9 +66,10 @@ class Question:
 def run_demo(out: Path, budget: float) -> None:
     """Collect text, pre-train for `budget` seconds, and show what was learnt."""
     text, held = out / "documentation.txt", out / "heldout.txt"
-    if not (text.is_file() and held.is_file()):
+    if not (text.is_file() and held.is_file() and (out / "test.jsonl").is_file()):
         write_documentation(text, held)
     from sesame.api import load
+    from sesame.demo_labels import classify
     from sesame.pretraining import Wishes, pretrain
 
     final = pretrain(
@@ -82,19 +86,29 @@ def run_demo(out: Path, budget: float) -> None:
     answers = model.fill([question.text.replace("[MASK]", mask) for question in asked], top=3)
     guesses = [list(zip(found[0].tokens, found[0].probabilities, strict=True)) for found in answers]
     _show(asked, guesses, counts, out)
+    classify(out, final)
+    say("or your own text: sesame pretrain bert --size mini --text YOUR.txt --budget 20m --out runs/mine")
 
 
 def write_documentation(text: Path, held: Path) -> None:
     """One paragraph a line, a blank line between documents; some modules go to `held` instead."""
+    from sesame.demo_labels import row_of, write_labels
+
     parts: dict[Path, list[str]] = {text: [], held: []}
+    rows = []
     with bar("collecting documentation", TEXT_BYTES, "B") as shown:
-        for module, document in documents(TEXT_BYTES):
-            parts[held if zlib.crc32(module.encode()) % HELD_OUT == 0 else text].append(document)
+        for (_, module), group in groupby(harvest(TEXT_BYTES), key=lambda entry: (entry.library, entry.module)):
+            entries = list(group)
+            apart = zlib.crc32(module.encode()) % HELD_OUT == 0
+            document = "\n".join(entry.text for entry in entries)
+            parts[held if apart else text].append(document)
+            rows += [row for entry in entries if (row := row_of(entry, apart)) is not None]
             shown.advance(len(document.encode("utf-8", "replace")))
     if not all(parts.values()):
         raise SesameError(
             "too little documentation is installed here for a demo; run `sesame pretrain` on your own text"
         )
+    write_labels(rows, text.parent)
     for path in (held, text):
         write_whole(path, "\n\n".join(parts[path]) + "\n")
     size = text.stat().st_size / 1e6
@@ -158,9 +172,4 @@ def _show(asked: list[Question], guesses: list[list[tuple[str, float]]], counts:
         f"right at the first guess: {sum(right) / len(right):.0%} of {len(asked)} hidden words "
         f"(always saying “{usual}”: {plain:.0%})"
     )
-    console.print(
-        escape(
-            f'next: try sesame fill {out / "bert"} "This function returns the [MASK] of the list.", or your own text: '
-            "sesame pretrain bert --size mini --text YOUR.txt --budget 20m --out runs/mine"
-        )
-    )
+    console.print(escape(f'try sesame fill {out / "bert"} "This function returns the [MASK] of the list."'))

@@ -20,6 +20,7 @@ from sesame.objectives.model import Model
 from sesame.progress import Bar, say
 from sesame.tasks import Item, Task, TaskConfig, build_task
 from sesame.tasks.answer import logits_of
+from sesame.tasks.layers import MIX
 from sesame.tasks.loader import ItemLoader, ManyLoader, keep_features
 from sesame.train.adapt import prepare, unfreeze
 from sesame.train.loop import Clock, Hooks, fit
@@ -43,6 +44,7 @@ class Lesson:
     pad: int
     features: list[Tensor] = field(default_factory=list)  # of each training window, if the backbone is frozen
     numbers: dict[int, int] = field(default_factory=dict)
+    center: tuple[Tensor, Tensor] | None = None  # mean and spread of the features
 
 
 def steps_of(transfer: Transfer, lessons: Mapping[str, Lesson]) -> int:
@@ -131,6 +133,8 @@ class SeedRun:
         tasks = {
             name: build_task(name, lesson.config, parts.backbone, dropout) for name, lesson in self.lessons.items()
         }
+        for name, task in tasks.items():
+            task.center = self.lessons[name].center
         share_pooler(tasks)
         heads = {name: head for task in tasks.values() for name, head in task.heads().items()}
         known = parts.heads.get("pooler")
@@ -215,6 +219,8 @@ def keep(start: str, lessons: dict[str, Lesson], machine: Machine, shown: Bar | 
             continue
         lesson.numbers = {key: number for number, key in enumerate(windows)}
         lesson.features = _features(task, backbone, lesson, list(windows.values()), machine)
+        if lesson.config.layers != MIX:
+            lesson.center = _center(lesson.features)
 
 
 def _features(task: Task, backbone: Backbone, lesson: Lesson, windows: Sequence[Any], machine: Machine) -> list[Tensor]:
@@ -238,6 +244,15 @@ def _features(task: Task, backbone: Backbone, lesson: Lesson, windows: Sequence[
             found[number] = part[:, : len(windows[number].ids)].clone() if part.ndim == 3 else part.clone()
         start = stop
     return found
+
+
+def _center(features: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Mean and spread of each column over all windows (and places). A column that never changes keeps its scale."""
+    count = sum(part[..., 0].numel() for part in features)
+    mean = torch.stack([part.flatten(0, -2).double().sum(0) for part in features]).sum(0) / count
+    square = torch.stack([(part.flatten(0, -2).double() - mean).square().sum(0) for part in features]).sum(0) / count
+    spread = torch.where(square > 1e-12, square.sqrt(), 1.0)
+    return mean.to(features[0].dtype), spread.to(features[0].dtype)
 
 
 _BARE = Item(())

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -24,6 +25,7 @@ from sesame.config import build as build_config
 from sesame.data.batch import Batch
 from sesame.data.build import build_store
 from sesame.data.cache import cache_folder
+from sesame.data.counts import count_table
 from sesame.data.loader import Loader
 from sesame.data.order import locate
 from sesame.data.pack import Packer, Part, Specials, hold_out
@@ -31,7 +33,7 @@ from sesame.data.readers import corpus_files
 from sesame.data.vocabulary import tokenizer_from
 from sesame.errors import SesameError
 from sesame.extension import extend
-from sesame.files import whole_folder
+from sesame.files import whole_file, whole_folder
 from sesame.nn.attention.core import chosen_core
 from sesame.objectives import MaskedLMHead, Term, Vocab
 from sesame.objectives import build as build_objectives
@@ -49,6 +51,7 @@ from sesame.train.precision import Machine, Precision, choose_machine
 from sesame.train.state import State
 
 HELD_OUT = chance.key(0x4556414C)  # the chance of held-out examples: the same in every run
+COUNTED = 2.5  # vectors from counts are so much longer than random ones; docs/log.md
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,8 @@ class _Job:
         if started is None:
             config = build_config(EncoderConfig, {**settings, "vocab": len(self.tokenizer)}, "backbone")
             backbone = Encoder(config)
+            if self.recipe.table == "counts" and self.run.latest() is None:
+                self._count(backbone)
         else:
             backbone = started.backbone
             longest = max(stage.length for stage in self.recipe.stages.values())
@@ -212,6 +217,23 @@ class _Job:
             owned = {name for task in started.tasks.values() for name in task.heads()}
             self.untouched = {name: head for name, head in started.heads.items() if name not in {*trained, *owned}}
         return Model(backbone, objective)
+
+    @torch.no_grad()
+    def _count(self, backbone: Encoder) -> None:
+        """Start the token table from counts; tokens that the text does not hold keep their random start."""
+        rows = backbone.embeddings.tokens.weight
+        kept = self.run.folder / "table.npy"
+        if kept.is_file():
+            found = np.load(kept)
+        else:
+            began = time.monotonic()
+            found = count_table(self.train_part, backbone.vocab, rows.shape[1], COUNTED * backbone.config.init)
+            with whole_file(kept) as handle:
+                np.save(handle, found)
+            say(f"the token table starts from counts of neighbours, {time.monotonic() - began:.0f} s")
+        table = torch.from_numpy(found)
+        seen = table.abs().sum(1) > 0
+        rows[: len(table)][seen] = table[seen]
 
     def _one_pass(self, stage: Stage) -> int:
         """Steps of one pass over the text, decided once."""

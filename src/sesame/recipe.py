@@ -64,6 +64,7 @@ class Recipe:
     paper: str = ""
     about: str = ""
     steps: int = 100_000
+    table: Literal["random", "counts"] = "random"  # how the token table starts; "counts": data/counts.py
     tokenizer: TokenizerConfig = TokenizerConfig()
     backbone: dict[str, Any] = field(default_factory=dict)
     objectives: dict[str, Any] = field(default_factory=dict)

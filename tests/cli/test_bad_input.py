@@ -461,7 +461,7 @@ def test_fill(cli: Cli, model: Path, tmp_path: Path) -> None:
 
 
 def test_embed(cli: Cli, model: Path, tmp_path: Path) -> None:
-    cli("embed", model, "Da.", "--layers", "lats").refused("--layers", "'lats'", "did you mean 'last'?")
+    cli("embed", model, "Da.", "--layers", "lats").refused("layers", "'lats'", "did you mean 'last'?")
     cli("embed", model, "Da.", "--layers", "7").refused("layer 7", "0 (embeddings) to 1")
     cli("embed", model, "Da.", "--pooling", "men").refused("--pooling", "'men'", "did you mean 'mean'?")
     cli("embed", model, "Da.", "--pooling", "none").refused("none")

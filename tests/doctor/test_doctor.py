@@ -1,4 +1,4 @@
-"""`sesame doctor`: what it finds, what it prints, how it ends. And `sesame demo` on a small text."""
+"""`sesame doctor`: what it finds, what it prints, how it ends."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from sesame import demo
 from sesame.cli import app
 from sesame.doctor import run_doctor
 from sesame.errors import SesameError
@@ -161,55 +160,3 @@ def test_json_through_the_command(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["doctor", write(tmp_path / "a.txt", *ENGLISH), "--json"])
     assert result.exit_code == 0
     assert set(json.loads(result.stdout)) == {"findings", "text", "tokenizer", "masked_examples"}
-
-
-# ---- the demo -------------------------------------------------------------------------------------------------------
-
-
-def library(limit: int) -> list[tuple[str, str]]:
-    """Sixty modules in a few patterns."""
-    things = ["list", "file", "name", "value", "number", "string"]
-    return [
-        (
-            f"module{number}",
-            "\n".join(
-                f"Return the {thing} of the {things[(number + at) % 6]} that was given to the function. "
-                f"The {thing} is not changed by the function, and nothing is raised for a {thing} that is empty."
-                for at, thing in enumerate(things)
-            ),
-        )
-        for number in range(60)
-    ]
-
-
-def test_questions_hide_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "documents", library)
-    text, held = tmp_path / "documentation.txt", tmp_path / "heldout.txt"
-    demo.write_documentation(text, held)
-    assert text.read_text(encoding="utf-8").count("\n\n") + held.read_text(encoding="utf-8").count("\n\n") == 58
-    tokenizer = train_tokenizer([body for _, body in library(0)], "wordpiece", 300, lowercase=True)
-    asked = list(demo.questions(held, tokenizer, demo.count_words(text)))
-    assert asked
-    for question in asked:
-        assert question.text.count("[MASK]") == 1
-        assert question.text.replace("[MASK]", question.answer).lower() in held.read_text(encoding="utf-8").lower()
-
-
-def test_demo_without_documentation_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "documents", lambda limit: [])
-    with pytest.raises(SesameError, match="too little documentation"):
-        demo.run_demo(tmp_path / "demo", 1.0)
-
-
-@pytest.mark.slow
-def test_demo_from_text_to_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SESAME_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(demo, "documents", library)
-    monkeypatch.setattr(demo, "SETTINGS", (*demo.SETTINGS, "tokenizer.size=300"))
-    demo.run_demo(tmp_path / "demo", 8.0)
-    shown = capsys.readouterr().out
-    assert "[MASK]" in shown
-    assert "right at the first guess" in shown
-    assert (tmp_path / "demo" / "bert" / "final" / "model.safetensors").is_file()

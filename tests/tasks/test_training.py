@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sesame.checkpoint.folder import Parts, save_parts
+from sesame.data.batch import Batch, Targets
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.objectives.base import Together
@@ -263,3 +264,18 @@ def test_a_pair_for_a_model_with_one_segment() -> None:
         task, backbone, _ = made(TaskConfig("classify", ("a", "b")), toy_tokenizer(), segments=segments)
         (found,) = predict(task, backbone, toy_tokenizer(), [Example("x", "alpha", "beta w1")])
         assert found["label"] in ("a", "b")
+
+
+def test_standardized_features_fold_into_the_head() -> None:
+    """What a head learnt on features of mean 0 and spread 1 it answers on plain features, to rounding."""
+    task, _, _ = made(TaskConfig("classify", ("a", "b", "c"), pooling="mean"), toy_tokenizer())
+    features = torch.randn(1, 9, task.out.in_features, dtype=torch.float64) * 7 + 3
+    task.center = features[0].mean(0), features[0].std(0)
+    batch = Batch(torch.zeros(9, 1, dtype=torch.long), torch.ones(9, dtype=torch.long)).with_targets(
+        **{task.name: Targets(torch.zeros(9, dtype=torch.long), rows=torch.arange(9))}
+    )
+    task.eval()
+    before = task.logits(features, batch).detach()
+    assert float((before - task.out(features[0]).detach()).abs().max()) > 0.01
+    task.settle()
+    assert torch.allclose(before, task.logits(features, batch), atol=1e-12)

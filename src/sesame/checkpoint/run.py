@@ -86,7 +86,7 @@ class Run:
             return
         for part in ("tokenizer", "events", "checkpoints"):
             shutil.rmtree(self.folder / part, ignore_errors=True)
-        for name in ("text.json", "metrics.jsonl", "recipe.toml"):
+        for name in ("text.json", "metrics.jsonl", "table.npy", "recipe.toml"):
             (self.folder / name).unlink(missing_ok=True)
 
     def bind(self, stores: Sequence[str]) -> None:

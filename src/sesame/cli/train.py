@@ -64,7 +64,7 @@ def pretrain(
 
 def demo(
     out: Path = typer.Option(Path("demo"), "--out", help="The folder for the demo's text and models."),
-    budget: str = typer.Option("2m", help="Wall-clock for the pre-training."),
+    budget: str = typer.Option("90s", help="Wall-clock for the pre-training."),
 ) -> None:
     """The whole story on text that is already on this machine: the documentation of its Python packages.
 
@@ -73,4 +73,4 @@ def demo(
     from sesame.cli.show import seconds
     from sesame.demo import run_demo
 
-    run_demo(out, seconds(budget) or 120.0)
+    run_demo(out, seconds(budget) or 90.0)

@@ -74,6 +74,7 @@ class Task(Objective):
         self.dropout = Dropout(dropout)
         self.out = nn.Linear(self.choice.width, outputs)
         self.out.apply(bert_init())
+        self.center: tuple[Tensor, Tensor] | None = None  # mean and spread of frozen features, in training only
 
     # ---- examples to batches -------------------------------------------------------------------------------------
 
@@ -107,8 +108,21 @@ class Task(Objective):
         mix = self.choice.mix
         return {self.name: self.out} | ({} if mix is None else {f"{self.name}.mix": mix})
 
+    def standard(self, features: Tensor) -> Tensor:
+        """Frozen features as numbers of mean 0 and spread 1: a head learns them alike, whatever layer they come from."""
+        if self.center is None:
+            return features
+        mean, spread = self.center
+        return (features - mean) / spread
+
+    @torch.no_grad()
     def settle(self) -> None:
         """At the end of training: fold what only training needed into the weights."""
+        if self.center is not None:
+            mean, spread = self.center
+            self.out.weight.div_(spread)
+            self.out.bias.sub_(self.out.weight @ mean)
+            self.center = None
 
     def features(self, encoded: Encoded) -> Tensor:
         """What the head reads: everything up to here has no weights of this task, so frozen features can be kept."""

@@ -87,8 +87,7 @@ class PooledTask(Task):
     def vectors(self, features: Tensor, batch: Batch, slots: int) -> Tensor:
         """One vector for each slot, averaged over its windows. Shape: (J, B, D) -> (S, D)."""
         x = self.choice(features)
-        if self.pooler is not None:
-            x = torch.tanh(self.pooler(x))
+        x = self.standard(x) if self.pooler is None else torch.tanh(self.pooler(x))
         rows = batch.targets[self.name].rows
         assert rows is not None
         count = torch.zeros(slots, device=x.device, dtype=x.dtype).index_add(0, rows, torch.ones_like(x[:, 0]))

@@ -61,7 +61,7 @@ class Answerer(Task):
 
     def logits(self, features: Tensor, batch: Batch) -> Tensor:
         """Shape: (B, L, 2); -inf at padding."""
-        found: Tensor = self.out(self.choice(features))
+        found: Tensor = self.out(self.standard(self.choice(features)))
         real = torch.arange(found.shape[1], device=found.device)[None] < batch.lengths[:, None]
         return found.masked_fill(~real[..., None], -torch.inf)
 

@@ -29,6 +29,7 @@ class Regress(PooledTask):
 
     @torch.no_grad()
     def settle(self) -> None:
+        super().settle()
         middle, spread = self.config.scale
         self.out.weight.mul_(spread)
         self.out.bias.mul_(spread).add_(middle)

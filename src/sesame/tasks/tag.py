@@ -76,7 +76,7 @@ class Tag(Task):
 
     def logits(self, features: Tensor, batch: Batch) -> Tensor:
         """Shape: (B, L, tags)."""
-        return self.out(self.dropout(self.choice(features)))  # type: ignore[no-any-return]
+        return self.out(self.dropout(self.standard(self.choice(features))))  # type: ignore[no-any-return]
 
     def loss(self, logits: Tensor, targets: Targets) -> Tensor:
         return F.cross_entropy(logits.flatten(0, 1), targets.labels.flatten(), reduction="sum")
