@@ -4,7 +4,7 @@ A row is a dict by column name, with the number of the line on which it starts (
 
 What is unusual:
 - a CSV cell in quotes may run over lines, so one stray quote can swallow the rest of a file. A cell that runs over more
-  than 50 lines or 100,000 characters is an error that names the line where it *started*, and so is text behind a closing
+  than 2,000 lines or a million characters is an error that names the line where it *started*, and so is text behind a closing
   quote, which other readers glue together in silence;
 - in TSV a quote is a plain character, as in the files of GLUE;
 - a CSV or TSV whose first row names nothing known may have no header: its columns are then called "1", "2" ...
@@ -23,8 +23,8 @@ from sesame.data.streams import PACKED, lines
 from sesame.errors import SesameError
 
 TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet")
-CELL_LINES = 50
-CELL_CHARACTERS = 100_000
+CELL_LINES = 2_000  # more than any letter
+CELL_CHARACTERS = 1_000_000
 _LONGEST_LINE = 1 << 28
 _SAMPLE = 50  # lines that the delimiter is guessed from
 
@@ -190,6 +190,7 @@ def is_number(cell: str) -> bool:
 
 
 def _csv_rows(path: Path, names: Collection[str]) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # the module's own 128 KiB cut a long text short
     source = whole_lines(path)
     sample = list(islice(source, _SAMPLE))
     feed = _Feed(path, chain(sample, source), _delimiter([line + "\n" for _, line in sample], names))
@@ -198,18 +199,16 @@ def _csv_rows(path: Path, names: Collection[str]) -> Iterator[tuple[int, list[st
         feed.row_line = feed.cell_line = 0
         try:
             cells = next(reader, None)
-        except csv.Error as error:
-            raise _bad_cell(path, feed, error) from None
+        except csv.Error:
+            raise _bad_cell(path, feed) from None
         if cells is None:
             return
         if cells not in ([], [""]):
             yield feed.row_line, cells
 
 
-def _bad_cell(path: Path, feed: "_Feed", error: csv.Error) -> SesameError:
+def _bad_cell(path: Path, feed: "_Feed") -> SesameError:
     place = f"{path}:{feed.cell_line or feed.row_line}"
-    if "limit" in str(error):
-        return SesameError(f"{place}: a cell is longer than {csv.field_size_limit():,} characters; save as JSON lines")
     return SesameError(
         f"{place}: text follows the closing quote of a cell (line {feed.number}); write each quote inside of a quoted "
         "cell twice, or save the table as TSV or JSON lines"
