@@ -143,9 +143,9 @@ def load(folder: str | Path, device: str = "auto") -> Loaded:
     """Open a model folder of ours or of Hugging Face."""
     parts = load_parts(folder)
     machine = choose_machine(device)
-    parts.backbone.to(machine.device).eval()
-    for head in (*parts.heads.values(), *parts.tasks.values()):
-        head.to(machine.device).eval()
+    parts.to(machine.device)
+    for module in (parts.backbone, *parts.heads.values(), *parts.tasks.values()):
+        module.eval()
     return Loaded(parts, Path(folder))
 
 

@@ -13,7 +13,6 @@ Scores of the test data are computed, but nothing is ever chosen by them.
 import hashlib
 import json
 import math
-import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -22,14 +21,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from sesame import chance
 from sesame.adaptation import TRAIN, adapt
 from sesame.checkpoint.cards import task_card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run
-from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect
@@ -38,9 +34,9 @@ from sesame.files import read_json, write_json, write_whole
 from sesame.multitask import Asked, Subject, card_of_all, check_names, of_task, parse_also
 from sesame.one_seed import SeedRun, keep, predict, steps_of
 from sesame.progress import bar, say
-from sesame.tasks import Task, TaskConfig
+from sesame.tasks import Task
 from sesame.train.precision import Machine, Precision, choose_machine
-from sesame.transfer import Transfer, resolve_transfer
+from sesame.transfer import Transfer, resolve_transfer, task_config
 
 FEW = 10_000  # below so many examples one seed says little
 SEEDS = 5
@@ -99,35 +95,9 @@ def finetune(wishes: Wishes) -> Path:
         if (run.final / "config.json").is_file():
             say(f"{run.final}: this run is finished already; nothing to do")
             return run.final
-        _bind(run, [_content(file) for file in files])
-        stopped = _told(_Job(wishes, asked, transfer, machine, run))
-    if stopped is not None:
-        raise stopped
+        run.bind([_content(file) for file in files])
+        _Job(wishes, asked, transfer, machine, run).run_all()
     return run.final
-
-
-def _bind(run: Run, sums: list[str]) -> None:
-    """Hold a run whose parts have begun to its data."""
-    kept = run.folder / "text.json"
-    if any(run.folder.glob("*/recipe.toml")) and kept.is_file() and read_json(kept) != sums:
-        raise SesameError(
-            f"{run.folder}: the rows have changed since this run began; bring the old files back or choose another --out"
-        )
-    run.bind(sums)
-
-
-def _told(job: "_Job") -> SesameError | None:
-    """Do the work; what stopped it is handed over if a part of it stands.
-
-    Raised inside of the claim it would withdraw the run, which has no checkpoints of its own but those of its parts.
-    """
-    try:
-        job.run_all()
-    except SesameError as error:
-        if not any(job.run.folder.glob("*/recipe.toml")):
-            raise
-        return error
-    return None
 
 
 def _identity(wishes: Wishes, also: Sequence[Asked], transfer: Transfer) -> dict[str, Any]:
@@ -296,6 +266,7 @@ class _Job:
         with Run.claim(folder, identity) as inner, bar(shown_as, run.steps()) as shown:
             done = (inner.final / "config.json").is_file()
             trained = load_parts(inner.final) if done else run.train(inner, self._look, shown)
+            trained.to(self.machine.device)
             tasks = {name: self._reached(subject, trained) for name, subject in self.subjects.items()}
             inner.save_final(trained, "")
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
@@ -338,7 +309,7 @@ class _Job:
         from sesame.evaluate.report import write_report
 
         parts = load_parts(self.run.folder / found[best]["folder"] / "final")
-        parts.backbone.to(self.machine.device)
+        parts.to(self.machine.device)
         all_results = {}
         for name, subject in self.subjects.items():
             results = self._results(subject, parts, [of_task(seed, name) for seed in found], best, plain[name])
@@ -363,7 +334,7 @@ class _Job:
         self, subject: Subject, parts: Parts, seeds: list[dict[str, Any]], best: int, plain: dict[str, Any]
     ) -> dict[str, Any]:
         """Everything that was seen of one task; its calibration goes into the model."""
-        task = parts.tasks[subject.name].to(self.machine.device)
+        task = parts.tasks[subject.name]
         logits = {
             part: predict(task, parts.backbone, subject.items[part], subject.inputs.pad, self.machine)
             for part in subject.splits()
@@ -392,54 +363,6 @@ class _Job:
                 shown = ", ".join(f"{part} {subject.metric} {mean:.4f}" for part, mean in scores.items())
                 found.append(f"taught together with {name}: {shown}; see {self._beside(subject, 'report.html').name}")
         return found
-
-
-def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> TaskConfig:
-    """What follows from the data: label names, several labels at once, pairs, unanswerable questions, the scale of scores."""
-    labels: tuple[str, ...] = ()
-    multi = kind == "classify" and any(not isinstance(example.label, str) for example in train)
-    if kind == "classify":
-        names = {
-            name
-            for example in train
-            for name in ((example.label,) if isinstance(example.label, str) else example.label)
-        }
-        labels = _positive_last(sorted(names, key=_natural))
-    elif kind == "tag":
-        labels = ("O", *sorted({tag for example in train for tag in example.label} - {"O"}, key=lambda t: (t[2:], t)))
-    scale = (0.0, 1.0)
-    if kind == "regress":
-        values = torch.tensor([float(example.label) for example in train], dtype=torch.float64)
-        scale = (float(values.mean()), float(values.std()) or 1.0)
-    return TaskConfig(
-        kind=kind,  # type: ignore[arg-type]
-        labels=labels,
-        multi=multi,
-        pair=any(example.pair is not None for example in train),
-        layers=transfer.task.layers,
-        pooling=transfer.task.pooling,
-        length=transfer.task.length,
-        overlap=transfer.task.overlap,
-        null=kind == "qa" and any(not example.label for example in train),
-        scale=scale,
-    )
-
-
-def _positive_last(labels: list[str]) -> tuple[str, ...]:
-    """Of two labels "x" and "not_x" the first is the positive one, which F1 is about: it comes last."""
-    negative = re.compile(r"(?:not|non|no)[-_ ]?(.+)", re.IGNORECASE)
-    if len(labels) == 2 and (found := negative.fullmatch(labels[1])) and found[1].casefold() == labels[0].casefold():
-        labels = labels[::-1]
-    return tuple(labels)
-
-
-def _natural(name: str) -> tuple[int, float, str]:
-    """Labels that are numbers in the order of numbers."""
-    try:
-        value = float(name)
-    except ValueError:
-        return 1, 0.0, name
-    return (0, value, name) if math.isfinite(value) else (1, 0.0, name)
 
 
 def _curves(metrics: Path) -> dict[str, Any]:

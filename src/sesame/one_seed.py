@@ -1,7 +1,7 @@
 """One training of one seed: from a start model to a task's weights in a folder, resumable at any moment."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -205,7 +205,7 @@ class SeedRun:
 
 
 @torch.no_grad()
-def keep(start: str, lessons: dict[str, Lesson], machine: Machine, shown: Bar | None = None) -> None:
+def keep(start: str, lessons: dict[str, Lesson], machine: Machine) -> None:
     """Compute the features of all training windows once, for the heads of all seeds; too many are computed as they come."""
     parts = load_parts(start)
     backbone = parts.backbone.to(machine.device).eval()
@@ -214,18 +214,26 @@ def keep(start: str, lessons: dict[str, Lesson], machine: Machine, shown: Bar | 
         windows = {id(window): window for item in lesson.train for window in item.windows}
         size = task.choice.width * 4 * (parts.backbone.depth + 1 if lesson.config.layers == "mix" else 1)
         places = sum(len(w.ids) for w in windows.values()) if lesson.config.kind in ("tag", "qa") else len(windows)
-        if places * size > KEEP_BYTES:
+        kept = places * size <= KEEP_BYTES
+        if not kept:
             say(f"{name}: features of {places:,} places are too many to keep; computing them as they come")
-            continue
-        lesson.numbers = {key: number for number, key in enumerate(windows)}
-        lesson.features = _features(task, backbone, lesson, list(windows.values()), machine)
+        found: list[Tensor] = [torch.empty(0)] * len(windows)
+        sums = _Sums()
+        for number, part in _features(task, backbone, lesson, list(windows.values()), machine):
+            sums.add(part)
+            if kept:
+                found[number] = part
         if lesson.config.layers != MIX:
-            lesson.center = _center(lesson.features)
+            lesson.center = sums.center()
+        if kept:
+            lesson.features, lesson.numbers = found, {key: number for number, key in enumerate(windows)}
 
 
-def _features(task: Task, backbone: Backbone, lesson: Lesson, windows: Sequence[Any], machine: Machine) -> list[Tensor]:
+def _features(
+    task: Task, backbone: Backbone, lesson: Lesson, windows: Sequence[Any], machine: Machine
+) -> Iterator[tuple[int, Tensor]]:
+    """The features of each window, with its number, the shortest windows first."""
     order = sorted(range(len(windows)), key=lambda number: len(windows[number].ids))
-    found: list[Tensor] = [torch.empty(0)] * len(windows)
     tokens = 2 * CPU_TOKENS if machine.device.type == "cpu" else GPU_TOKENS
     start = 0
     while start < len(order):
@@ -241,18 +249,27 @@ def _features(task: Task, backbone: Backbone, lesson: Lesson, windows: Sequence[
             features = features.float()
         for row, number in enumerate(chosen):
             part = features[:, row]
-            found[number] = part[:, : len(windows[number].ids)].clone() if part.ndim == 3 else part.clone()
+            yield number, (part[:, : len(windows[number].ids)] if part.ndim == 3 else part).clone()
         start = stop
-    return found
 
 
-def _center(features: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+class _Sums:
     """Mean and spread of each column over all windows (and places). A column that never changes keeps its scale."""
-    count = sum(part[..., 0].numel() for part in features)
-    mean = torch.stack([part.flatten(0, -2).double().sum(0) for part in features]).sum(0) / count
-    square = torch.stack([(part.flatten(0, -2).double() - mean).square().sum(0) for part in features]).sum(0) / count
-    spread = torch.where(square > 1e-12, square.sqrt(), 1.0)
-    return mean.to(features[0].dtype), spread.to(features[0].dtype)
+
+    def __init__(self) -> None:
+        self.count, self.total, self.square = 0, torch.zeros(()), torch.zeros(())
+        self.dtype = torch.float32
+
+    def add(self, features: Tensor) -> None:
+        rows = features.flatten(0, -2).double()
+        self.count, self.dtype = self.count + len(rows), features.dtype
+        self.total, self.square = self.total.to(rows) + rows.sum(0), self.square.to(rows) + rows.square().sum(0)
+
+    def center(self) -> tuple[Tensor, Tensor]:
+        mean = self.total / self.count
+        variance = self.square / self.count - mean.square()
+        spread = torch.where(variance > 1e-12, variance.clamp(min=0).sqrt(), 1.0)
+        return mean.to(self.dtype), spread.to(self.dtype)
 
 
 _BARE = Item(())

@@ -1,14 +1,19 @@
-"""How a model is taught a task: a strategy file of `recipes/transfer/`, changed by `--set`."""
+"""How a model is taught a task: a strategy file of `recipes/transfer/`, changed by `--set`; and what the data decide."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from sesame.config import build, merge, parse_setting, read_toml, unknown
+from sesame.data.examples import Example
 from sesame.errors import SesameError
+from sesame.tasks import TaskConfig
 from sesame.train.adapt import Adapt
 from sesame.train.optim import OptimConfig
 from sesame.train.schedule import Schedule
@@ -74,3 +79,51 @@ def resolve_transfer(name: str, settings: Sequence[str] = ()) -> Transfer:
     for setting in settings:
         table = merge(table, parse_setting(setting))
     return build(Transfer, table, f"strategy {name}")
+
+
+def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> TaskConfig:
+    """What follows from the data: label names, several labels at once, pairs, unanswerable questions, the scale of scores."""
+    labels: tuple[str, ...] = ()
+    multi = kind == "classify" and any(not isinstance(example.label, str) for example in train)
+    if kind == "classify":
+        names = {
+            name
+            for example in train
+            for name in ((example.label,) if isinstance(example.label, str) else example.label)
+        }
+        labels = _positive_last(sorted(names, key=_natural))
+    elif kind == "tag":
+        labels = ("O", *sorted({tag for example in train for tag in example.label} - {"O"}, key=lambda t: (t[2:], t)))
+    scale = (0.0, 1.0)
+    if kind == "regress":
+        values = torch.tensor([float(example.label) for example in train], dtype=torch.float64)
+        scale = (float(values.mean()), float(values.std()) or 1.0)
+    return TaskConfig(
+        kind=kind,  # type: ignore[arg-type]
+        labels=labels,
+        multi=multi,
+        pair=any(example.pair is not None for example in train),
+        layers=transfer.task.layers,
+        pooling=transfer.task.pooling,
+        length=transfer.task.length,
+        overlap=transfer.task.overlap,
+        null=kind == "qa" and any(not example.label for example in train),
+        scale=scale,
+    )
+
+
+def _positive_last(labels: list[str]) -> tuple[str, ...]:
+    """Of two labels "x" and "not_x" the first is the positive one, which F1 is about: it comes last."""
+    negative = re.compile(r"(?:not|non|no)[-_ ]?(.+)", re.IGNORECASE)
+    if len(labels) == 2 and (found := negative.fullmatch(labels[1])) and found[1].casefold() == labels[0].casefold():
+        labels = labels[::-1]
+    return tuple(labels)
+
+
+def _natural(name: str) -> tuple[int, float, str]:
+    """Labels that are numbers in the order of numbers."""
+    try:
+        value = float(name)
+    except ValueError:
+        return 1, 0.0, name
+    return (0, value, name) if math.isfinite(value) else (1, 0.0, name)

@@ -41,6 +41,10 @@ class Parts:
     unused: list[str] = field(default_factory=list)  # tensors of the file that no part of ours took
     tasks: dict[str, Task] = field(default_factory=dict)  # what it was taught to answer; their heads are among `heads`
 
+    def to(self, device: torch.device) -> None:
+        for module in (self.backbone, *self.heads.values(), *self.tasks.values()):
+            module.to(device)
+
     def state(self) -> dict[str, Tensor]:
         """Every parameter under its full name; shared layers appear once."""
         found = {f"backbone.{name}": p.detach() for name, p in self.backbone.named_parameters()}

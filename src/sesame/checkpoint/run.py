@@ -82,17 +82,21 @@ class Run:
 
     def _withdraw(self) -> None:
         """A mistake ended a new run before its first checkpoint: what it made must not bind the corrected command."""
-        if self._checkpoints() or self.final.exists():
+        if self._begun() or self.final.exists():
             return
         for part in ("tokenizer", "events", "checkpoints"):
             shutil.rmtree(self.folder / part, ignore_errors=True)
         for name in ("text.json", "metrics.jsonl", "table.npy", "recipe.toml"):
             (self.folder / name).unlink(missing_ok=True)
 
+    def _begun(self) -> bool:
+        """Whether something stands that a changed command would lose: a checkpoint, or a part that is a run of its own."""
+        return bool(self._checkpoints()) or any(self.folder.glob("*/recipe.toml"))
+
     def bind(self, stores: Sequence[str]) -> None:
         """Hold the run to the text of its first checkpoint: `stores` name the content, not the files."""
         kept = self.folder / "text.json"
-        known = read_json(kept) if kept.is_file() and self._checkpoints() else list(stores)
+        known = read_json(kept) if kept.is_file() and self._begun() else list(stores)
         if known != list(stores):
             raise SesameError(
                 f"{self.folder}: the text has changed since this run began; bring the old text back or choose another --out"
