@@ -23,7 +23,7 @@ def check_new(out: Path) -> None:
         raise SesameError(f"{out}: cannot write here; choose a folder that you may write to")
 
 
-def seconds(text: str | None) -> float | None:
+def seconds(text: str | None, option: str = "--budget") -> float | None:
     """`90s`, `10m`, `1.5h`, `1h30m` as seconds; a bare number is minutes."""
     if text is None:
         return None
@@ -31,9 +31,9 @@ def seconds(text: str | None) -> float | None:
     bare = f"{text}m" if re.fullmatch(number, text.strip(), re.ASCII) else text
     parts = re.fullmatch(f"(?:{number}h)?(?:{number}m)?(?:{number}s)?", bare.strip().lower(), re.ASCII)
     if parts is None or not any(parts.groups()):
-        raise SesameError(f"--budget {text}: write a time such as 90s, 10m or 1h30m")
+        raise SesameError(f"{option} {text}: write a time such as 90s, 10m or 1h30m")
     hours, minutes, rest = (float(part or 0) for part in parts.groups())
     total = hours * 3600 + minutes * 60 + rest
     if total <= 0:
-        raise SesameError(f"--budget {text}: must be longer than nothing")
+        raise SesameError(f"{option} {text}: must be longer than nothing")
     return total

@@ -94,7 +94,7 @@ def finetune(
             columns=_columns(text_column, pair_column, label_column), multi=multi, metric=metric,
             settings=[*changed, *settings], baselines=baselines, device=device, name=name, also=also,
             precision=precision, save_minutes=save_minutes, save_steps=save_steps,  # type: ignore[arg-type]
-            text=text, text_budget=seconds(text_budget), text_steps=text_steps, extend=extend or 0,
+            text=text, text_budget=seconds(text_budget, "--text-budget"), text_steps=text_steps, extend=extend or 0,
         )
     )  # fmt: skip
 

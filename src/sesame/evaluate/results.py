@@ -207,8 +207,8 @@ def advice(results: Results, split: str, metric: str) -> str:
     if versus and versus["low"] <= 0:
         return (
             f"next: not clearly better than {versus['baseline']} (difference {versus['difference']:+.4f}, 95 %: "
-            f"{versus['low']:+.4f} to {versus['high']:+.4f}); continue pre-training on your own text first "
-            "(sesame pretrain --start MODEL --text ...), or label more"
+            f"{versus['low']:+.4f} to {versus['high']:+.4f}); adapt the model to your own text first "
+            "(--text YOUR.txt), or label more"
         )
     if found["std"] is not None and found["std"] > 0.02:
         return f"next: seeds differ by ± {found['std']:.3f}; more labels or --strategy gradual make the result steadier"
