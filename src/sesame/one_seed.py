@@ -31,7 +31,8 @@ from sesame.transfer import Transfer
 
 CPU_TOKENS, GPU_TOKENS = 4096, 131_072  # places of a micro-batch
 KEEP_BYTES = 3_000_000_000  # features of a frozen backbone are kept in memory up to so much
-LOOKS = 8  # validation scores on the learning curve
+LOOKS = 8  # validation scores on the learning curve ...
+LOOKING = 0.2  # ... as long as they take no more than this share of the time
 
 
 @dataclass
@@ -168,6 +169,7 @@ class SeedRun:
 
     def _hooks(self, run: Run, model: Model, parts: Parts, optimizer: Any, look: Look, shown: Bar, every: int) -> Hooks:
         seen = {"step": 0}
+        began, looking = time.monotonic(), [0.0]
 
         def window(state: State, figures: dict[str, Any]) -> None:
             shown.note(f"step {state.step} · loss {figures['loss']:.3f}")
@@ -176,7 +178,9 @@ class SeedRun:
             run.log({"step": state.step, "seconds": round(state.elapsed, 2), **figures})
 
         def evaluate(state: State) -> None:
+            asked = time.monotonic()
             found = look(parts.tasks, parts.backbone)
+            looking[0] += time.monotonic() - asked
             each = {"each": found} if len(found) > 1 else {}
             run.log({"step": state.step, "valid": sum(found.values()) / len(found), **each})
             model.train()
@@ -198,7 +202,10 @@ class SeedRun:
             unfreeze(model, self.transfer.adapt, progress)
 
         gradual = {"before": before} if self.transfer.adapt.strategy == "gradual" else {}
-        due = (lambda state: state.step % every < 10) if every >= 10 else (lambda state: True)
+
+        def due(state: State) -> bool:
+            return state.step % every < 10 and looking[0] <= LOOKING * (time.monotonic() - began)
+
         return Hooks(
             window=window, save=save, evaluate=evaluate, skipped=skipped, save_due=save_due, evaluate_due=due, **gradual
         )
