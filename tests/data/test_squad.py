@@ -83,7 +83,7 @@ def test_answers_that_are_nowhere_are_left_out(tmp_path: Path) -> None:
 def test_prediction_needs_no_answers(tmp_path: Path) -> None:
     value = squad({"id": 7, "question": "Where?"})
     assert read(tmp_path / "a.json", value, labels=False).examples[0].id == "7"
-    with pytest.raises(SesameError, match=r"a\.json: question 7: 1 of 1 questions have no label"):
+    with pytest.raises(SesameError, match=r"a\.json: question 7: 1 of 1 questions have no answer, or none that stands"):
         read(tmp_path / "a.json", value)
 
 

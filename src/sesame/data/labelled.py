@@ -118,7 +118,7 @@ def _whole(path: Path, examples: list[Example], said: str, warnings: list[str], 
         first = next(one.place for one in texts if one.label is None)
         if missing >= MOST_MISSING * len(texts):
             raise SesameError(
-                f"{first}: {missing:,} of {len(texts):,} {unit} have no answer that stands in their context, the first one "
+                f"{first}: {missing:,} of {len(texts):,} {unit} have no answer, or none that stands in its context, first "
                 "here; mend the answers or their contexts"
                 if unit == "questions"
                 else f"{first}: {missing:,} of {len(texts):,} {unit} have no label, the first one here; label them, or "
