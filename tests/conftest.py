@@ -1,6 +1,7 @@
 """All tests keep their token stores in a folder of their own; two test processes compute with one thread each."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before PyTorch is loaded
@@ -16,3 +17,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
     os.environ["SESAME_CACHE"] = str(folder)
     return folder
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """For models so small that a second thread only waits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

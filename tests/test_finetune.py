@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +23,12 @@ from sesame.errors import SesameError
 from sesame.finetuning import Wishes, finetune
 from tests.tasks.toys import examples, start_folder, write_csv, write_examples
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 PATIENCE = 120.0
 SUFFIX = {"classify": "csv", "regress": "csv", "tag": "conll", "choice": "jsonl", "qa": "jsonl"}
 QUICK = ["batch=16", "epochs=6", "least_steps=0", "rate_width=0", "optimizer.rate=3e-3"]
 SHORT = ["batch=8", "epochs=4", "least_steps=0", "rate_width=0", "optimizer.rate=3e-3"]  # 24 steps of 48 examples
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

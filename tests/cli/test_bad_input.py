@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,50 +25,9 @@ from safetensors.torch import load_file, save_file
 import sesame
 from sesame import files
 from sesame.cli import main
+from tests.cli.calling import Cli, Result
 
-Cli = Callable[..., "Result"]
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-    def refused(self, *parts: object) -> None:
-        """One sentence on stderr that holds all `parts`, and code 2."""
-        said = [line for line in self.err.splitlines() if line.startswith("sesame:")]
-        assert len(said) == 1, self
-        assert self.code == 2, self
-        assert "Traceback" not in self.err
-        for part in parts:
-            assert str(part) in said[0], said[0]
-
-    def fine(self) -> None:
-        assert self.code == 0, self
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line, in this process."""
-
-    def call(*words: object) -> Result:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["sesame", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return Result(int(end.value.code or 0), *capsys.readouterr())
-
-    return call
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """The models are so small that a second thread only waits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def pretrain(text: object, out: Path, *more: object) -> list[object]:

@@ -3,20 +3,19 @@
 import csv
 import json
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 import sesame
-from sesame.cli import main
+from tests.cli.calling import Cli, Result
 from tests.tasks.toys import examples, start_folder, toy_tokenizer, write_csv, write_examples
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SETTINGS = [
     "--set",
@@ -39,53 +38,6 @@ KINDS = {
     "pairs": "csv",
     "multi": "csv",
 }
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-    def refused(self, *parts: object) -> None:
-        """One sentence on stderr that holds all `parts`, and code 2."""
-        said = [line for line in self.err.splitlines() if line.startswith("sesame:")]
-        assert len(said) == 1, self
-        assert self.code == 2, self
-        assert self.err.splitlines()[-1] == said[0], "a sentence of two lines"
-        assert "Traceback" not in self.err
-        for part in parts:
-            assert str(part) in said[0], said[0]
-
-    def fine(self) -> "Result":
-        assert self.code == 0, self
-        return self
-
-
-Cli = Callable[..., Result]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line, in this process; `given` is its standard input."""
-
-    def call(*words: object, given: bytes = b"") -> Result:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["sesame", *map(str, words)])
-        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(given)))
-        with pytest.raises(SystemExit) as end:
-            main()
-        return Result(int(end.value.code or 0), *capsys.readouterr())
-
-    return call
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
