@@ -41,10 +41,14 @@ class Stage:
     packing: Literal["pairs", "sentences", "documents", "blocks"] = "pairs"
     short: float = 0.1
     micro: int = 0  # sequences at a time; 0: as many as the device takes well
+    ramp: int = 0  # steps over which the batch grows from an eighth to its size, in eight stairs
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.length < 8 or self.micro < 0 or not 0 <= self.share < 1e9 or not 0 <= self.short <= 1:
-            raise SesameError(f"a stage needs batch >= 1, length >= 8, share >= 0, short from 0 to 1; found {self}")
+        whole = min(self.batch - 1, self.length - 8, self.micro, self.ramp) >= 0
+        if not whole or not 0 <= self.share < 1e9 or not 0 <= self.short <= 1:
+            raise SesameError(
+                f"a stage needs batch >= 1, length >= 8, micro and ramp >= 0, share >= 0, short from 0 to 1; found {self}"
+            )
 
 
 @dataclass(frozen=True)

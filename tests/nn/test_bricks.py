@@ -40,7 +40,25 @@ def test_all_cores_equal_eager() -> None:
     assert torch.allclose(core.sdpa(q, k, v, mask), wanted, atol=1e-12)
     offsets = torch.tensor([0, 7, 10, 11], dtype=torch.int32)
     flat = [x.transpose(1, 2)[real] for x in (q, k, v)]
-    assert torch.allclose(core.varlen(*flat, offsets, 7), wanted.transpose(1, 2)[real], atol=1e-12)
+    rows = core.EndToEnd(offsets, 7, offsets, 7)
+    assert torch.allclose(core.varlen(*flat, rows), wanted.transpose(1, 2)[real], atol=1e-12)
+    first = core.EndToEnd(offsets, 7, torch.arange(4, dtype=torch.int32), 1)  # each row asks at its first place only
+    found = core.varlen(flat[0][offsets[:-1].long()], *flat[1:], first)
+    assert torch.allclose(found, wanted.transpose(1, 2)[:, 0], atol=1e-12)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the kernel runs on a GPU")
+@pytest.mark.parametrize("rate", [0.0, 0.2])
+def test_the_varlen_kernel_equals_the_padded_way(rate: float) -> None:
+    torch.manual_seed(0)
+    offsets = torch.tensor([0, 70, 75, 75, 200], dtype=torch.int32, device="cuda")
+    q, k, v = (torch.randn(200, 2, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    rows = core.EndToEnd(offsets, 128, offsets, 128)
+    found = torch.stack([core.varlen(q, k, v, rows, rate) for _ in range(1 if rate == 0 else 400)]).float().mean(0)
+    wanted = core._varlen_padded(q, k, v, rows, 0.0).float()
+    assert float((found - wanted).abs().max()) < (0.02 if rate == 0 else 0.3)
+    ours, theirs = (torch.autograd.grad(x.square().sum(), (q, k, v), retain_graph=True) for x in (found, wanted))
+    assert all(float((a - b).abs().max()) < (0.1 if rate == 0 else 2.0) for a, b in zip(ours, theirs, strict=True))
 
 
 def test_maps_are_given_for_every_layer_and_sum_to_1() -> None:

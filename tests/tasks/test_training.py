@@ -70,8 +70,9 @@ def test_micro_batches_do_not_change_a_step(name: str, settings: dict[str, Any])
     whole = step(model, ItemLoader(task, items, 0, 16, seed=3, tokens=10**6))
     cut = step(model, ItemLoader(task, items, 0, 16, seed=3, tokens=150))
     one = step(model, ItemLoader(task, items, 0, 16, seed=3, tokens=1))
+    unpadded = step(model, ItemLoader(task, items, 0, 16, seed=3, tokens=10**6, unpad=8))
     assert whole[2] == 1 < cut[2] < one[2] == 16
-    for other in (cut, one):
+    for other in (cut, one, unpadded):
         assert abs(other[0] - whole[0]) < 1e-12
         assert len(other[1]) == len(whole[1])
         assert max(float((a - b).abs().max()) for a, b in zip(other[1], whole[1], strict=True)) < 1e-12

@@ -4,12 +4,36 @@ A backbone keeps nothing between calls. Heads belong to objectives and tasks; a 
 top, so that freezing, layer-wise rates and distillation work for all of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from torch import Tensor, nn
 
-from sesame.data.batch import Batch
+from sesame.data.batch import Batch, Real
 from sesame.nn.attention.multihead import take
+
+
+class Padded(Sequence[Tensor]):
+    """Layers that were computed without padding (T, D), each padded to (B, L, D) when somebody reads it."""
+
+    def __init__(self, layers: Sequence[Tensor], real: Real, shape: Sequence[int]) -> None:
+        self.layers, self.real, self.shape = layers, real, shape
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Padded": ...
+    def __getitem__(self, index: int | slice) -> "Tensor | Padded":
+        if isinstance(index, slice):
+            return Padded(self.layers[index], self.real, self.shape)
+        flat = self.layers[index]
+        size, width = self.shape
+        padded = flat.new_zeros(size * width + 1, flat.shape[-1]).index_copy(0, self.real.at, flat)
+        return padded[:-1].view(size, width, -1)
 
 
 @dataclass(frozen=True)
@@ -17,7 +41,7 @@ class Encoded:
     """Hidden states: the embeddings first, then one entry for each layer."""
 
     batch: Batch
-    layers: tuple[Tensor, ...]  # (B, L, D) or packed (T, D) each; the last one (B, K, D) if limited to `only`
+    layers: Sequence[Tensor]  # (B, L, D) each; the last one (B, K, D) if limited to `only`
     only: Tensor | None = None  # (B, K): the places at which the last layer was computed
     maps: tuple[Tensor, ...] = ()  # (B, H, L, L) for each layer, when asked for
     kept: Tensor | None = None  # instead of layers: what a task's head reads, computed earlier by a frozen backbone
@@ -28,10 +52,10 @@ class Encoded:
 
     def take(self, at: Tensor) -> Tensor:
         """Last hidden states at positions of each row. Shape: (B, K) -> (B, K, D)."""
-        if self.batch.packed:
-            return self.last[self.batch.flat(at)]
         if self.only is None:
             return take(self.last, at)
+        if at is self.only:
+            return self.last
         found = (at[:, :, None] == self.only[:, None, :]).int().argmax(-1)
         return take(self.last, found)
 

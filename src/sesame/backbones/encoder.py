@@ -3,18 +3,20 @@
 One constructor composes named bricks; what distinguishes BERT, ALBERT or a modern encoder is in `EncoderConfig`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded
-from sesame.data.batch import Batch
+from sesame.backbones.base import Backbone, Encoded, Padded
+from sesame.data.batch import Batch, Real
 from sesame.errors import SesameError
+from sesame.nn.attention.core import EndToEnd
 from sesame.nn.attention.multihead import Rows, SelfAttention
 from sesame.nn.block import Block
-from sesame.nn.embeddings import Embeddings, positions_of
+from sesame.nn.embeddings import Embeddings
 from sesame.nn.feedforward import FeedForward
 from sesame.nn.init import bert_init
 from sesame.nn.positions import rotations
@@ -102,28 +104,51 @@ class Encoder(Backbone):
         return self.embeddings.tokens.weight
 
     def forward(self, batch: Batch, only: Tensor | None = None, maps: bool = False) -> Encoded:
-        width = batch.ids.shape[-1]
-        longest = batch.longest if batch.packed else width
-        if longest > self.config.max_length and self.config.positions != "rotary":
-            raise SesameError(f"{longest} tokens do not fit: this model was built for {self.config.max_length}")
-        at = positions_of(batch.lengths, batch.offsets, width)
-        x = self.embeddings(batch.ids, at, batch.segments)
-        rows = self._rows(batch, at, x)
-        if batch.packed:
-            only = None  # rows of several lengths stand in one: everything is computed
-        layers = [x]
-        seen: list[Tensor] | None = [] if maps else None
-        for number, block in enumerate(self.blocks):
-            last = number == len(self.blocks) - 1
-            layers.append(block(layers[-1], rows, only if last else None, seen))
-        layers[-1] = self.final_norm(layers[-1])
-        return Encoded(batch, tuple(layers), only, tuple(seen or ()))
-
-    def _rows(self, batch: Batch, at: Tensor, x: Tensor) -> Rows:
+        width = batch.ids.shape[1]
+        if width > self.config.max_length and self.config.positions != "rotary":
+            raise SesameError(f"{width} tokens do not fit: this model was built for {self.config.max_length}")
+        if batch.real is not None and not maps:
+            return self._unpadded(batch, batch.real, only)
+        at = torch.arange(width, device=batch.ids.device)[None, :]
         mask = batch.mask()
-        rotary = None
-        if self.config.positions == "rotary":
-            dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-            cos, sin = rotations(at, self.width // self.config.heads, self.config.rotary_base, dtype)
-            rotary = (cos.unsqueeze(-2), sin.unsqueeze(-2))
-        return Rows(None if mask is None else mask[:, None, None, :], batch.offsets, batch.longest, rotary)
+        rows = Rows(None if mask is None else mask[:, None, None, :], rotary=self._rotary(at))
+        seen: list[Tensor] | None = [] if maps else None
+        layers = self._climb(self.embeddings(batch.ids, at, batch.segments), rows, rows, only, seen)
+        return Encoded(batch, layers, only, tuple(seen or ()))
+
+    def _unpadded(self, batch: Batch, real: Real, only: Tensor | None) -> Encoded:
+        """Leave the padding at the door: rows end to end (T, D) inside, padded again at the exit."""
+        at = real.at % batch.ids.shape[1]  # positions in the rows
+
+        def enter(x: Tensor) -> Tensor:
+            return F.pad(x.flatten(), (0, 1))[real.at]
+
+        x = self.embeddings(enter(batch.ids), at, None if batch.segments is None else enter(batch.segments))
+        rows = Rows(ends=EndToEnd(real.offsets, real.longest, real.offsets, real.longest), rotary=self._rotary(at))
+        if only is None:
+            return Encoded(batch, Padded(self._climb(x, rows, rows, None, None), real, batch.ids.shape))
+        size, most = only.shape
+        asking = (
+            torch.arange(size + 2, dtype=torch.int32, device=x.device).clamp(max=size) * most
+        )  # the fill asks nothing
+        last = replace(rows, ends=EndToEnd(real.offsets, real.longest, asking, most))
+        places = (real.offsets[:-2, None] + only).flatten()
+        layers = self._climb(x, rows, last, places, None)
+        return Encoded(batch, (layers[-1].view(size, most, -1),), only)
+
+    def _climb(
+        self, x: Tensor, rows: Rows, last: Rows, only: Tensor | None, seen: list[Tensor] | None
+    ) -> tuple[Tensor, ...]:
+        """All layers, from the embeddings up; the last one only at the places asked for."""
+        layers = [x]
+        for block in self.blocks[:-1]:
+            layers.append(block(layers[-1], rows, None, seen))
+        layers.append(self.final_norm(self.blocks[-1](layers[-1], last, only, seen)))
+        return tuple(layers)
+
+    def _rotary(self, at: Tensor) -> tuple[Tensor, Tensor] | None:
+        if self.config.positions != "rotary":
+            return None
+        dtype = torch.float64 if self.token_table().dtype == torch.float64 else torch.float32
+        cos, sin = rotations(at, self.width // self.config.heads, self.config.rotary_base, dtype)
+        return cos.unsqueeze(-2), sin.unsqueeze(-2)

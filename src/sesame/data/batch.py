@@ -1,8 +1,7 @@
 """The batch: the only thing that crosses to the device.
 
-Two layouts. Padded: `ids` is (B, L), a row is valid up to its length. Packed: `ids` is (T,), the rows stand end to end and
-`offsets` (B+1,) tells where each begins. Positions in `Targets.at` count from the start of their row, so that they mean
-the same in both layouts.
+`ids` is (B, L), a row is valid up to its length. `real` tells where the valid places are, for backbones that leave the
+padding out: they unpad once at the door and pad once at the exit, so that nobody else meets a second layout.
 """
 
 from dataclasses import dataclass, field, fields, replace
@@ -30,20 +29,24 @@ class Targets:
 
 
 @dataclass(frozen=True)
+class Real:
+    """The real tokens of a padded batch, end to end."""
+
+    at: Tensor  # (T,) places in the flattened ids; then B * L, the place behind the last, to fill up to a round number
+    offsets: Tensor  # (B+2,) int32: where each row begins among them; the fill is a row of its own
+    longest: int  # no row has more tokens
+
+
+@dataclass(frozen=True)
 class Batch:
-    ids: Tensor  # (B, L) padded or (T,) packed
+    ids: Tensor  # (B, L)
     lengths: Tensor  # (B,)
     keys: Tensor | None = None  # (B,) int64: the chance of each example
     segments: Tensor | None = None  # like ids
     words: Tensor | None = None  # like ids: 1, 2, 3 ... in the row, 0 for specials and padding
-    offsets: Tensor | None = None  # (B+1,) int32, packed only
-    longest: int = 0  # packed only: the longest row, known without asking the device
     full: bool = False  # no padding at all: attention needs no mask
+    real: Real | None = None
     targets: dict[str, Targets] = field(default_factory=dict)
-
-    @property
-    def packed(self) -> bool:
-        return self.offsets is not None
 
     @property
     def size(self) -> int:
@@ -51,35 +54,24 @@ class Batch:
 
     def mask(self) -> Tensor | None:
         """True at real tokens, (B, L); None when everything is real."""
-        if self.full or self.packed:
+        if self.full:
             return None
         return torch.arange(self.ids.shape[1], device=self.ids.device)[None, :] < self.lengths[:, None]
-
-    def flat(self, at: Tensor) -> Tensor:
-        """Positions in the rows (B, K) as positions in the flattened ids (B, K)."""
-        if self.offsets is not None:
-            return self.offsets[:-1, None].long() + at
-        rows = torch.arange(at.shape[0], device=at.device)[:, None]
-        return rows * self.ids.shape[1] + at
 
     def with_targets(self, **targets: Targets) -> "Batch":
         return replace(self, targets={**self.targets, **targets})
 
-    def pack(self) -> "Batch":
-        """The same batch without its padding."""
-        if self.packed:
-            return self
-        real = torch.arange(self.ids.shape[1], device=self.ids.device)[None, :] < self.lengths[:, None]
-        offsets = torch.zeros(self.size + 1, dtype=torch.int32, device=self.ids.device)
-        offsets[1:] = torch.cumsum(self.lengths, 0)
-        return replace(
-            self,
-            ids=self.ids[real],
-            segments=None if self.segments is None else self.segments[real],
-            words=None if self.words is None else self.words[real],
-            offsets=offsets,
-            longest=int(self.lengths.max()),
-        )
+    def unpadded(self, multiple: int = 1) -> "Batch":
+        """The same batch, told where its real tokens are; their number is rounded up, so that few shapes occur."""
+        size, width = self.ids.shape
+        places = torch.arange(width)[None, :] < self.lengths[:, None]
+        at = places.flatten().nonzero()[:, 0]
+        fill = -len(at) % multiple
+        offsets = torch.zeros(size + 2, dtype=torch.int32)
+        offsets[1:-1] = torch.cumsum(self.lengths, 0)
+        offsets[-1] = len(at) + fill
+        at = torch.cat([at, at.new_full((fill,), size * width)])
+        return replace(self, real=Real(at, offsets, max(width, multiple)))
 
     def to(self, device: torch.device, pin: bool = False) -> "Batch":
         """Move every tensor; with `pin` through page-locked memory, without waiting."""
@@ -89,6 +81,8 @@ class Batch:
                 return value.pin_memory().to(device, non_blocking=True) if pin else value.to(device)
             if isinstance(value, Targets):
                 return Targets(move(value.labels), move(value.at), move(value.rows))
+            if isinstance(value, Real):
+                return Real(move(value.at), move(value.offsets), value.longest)
             if isinstance(value, dict):
                 return {name: move(inner) for name, inner in value.items()}
             return value

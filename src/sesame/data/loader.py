@@ -18,6 +18,8 @@ from sesame.data.batch import Batch
 from sesame.data.order import Rows, locate
 from sesame.data.pack import Packer
 
+STAIRS = 8
+
 
 @dataclass(frozen=True)
 class Loader:
@@ -29,14 +31,29 @@ class Loader:
     seed: int
     corrupt: Callable[[Batch, float], Batch]
     static: int = 0  # BERT's fixed masks: the chance of an example returns after so many epochs; 0: never
+    ramp: int = 0  # steps over which the batch grows to its size, in STAIRS equal stairs
     rank: int = 0
     ranks: int = 1
 
     def rows(self, step: int) -> tuple[Rows, Rows]:
         """Epochs and rows of this rank's examples in a step."""
-        share = self.batch // self.ranks
-        first = step * self.batch + self.rank * share
-        return locate(first, share, len(self.packer), self.seed)
+        share = self.share(step)
+        return locate(self.before(step) + self.rank * share, share, len(self.packer), self.seed)
+
+    def share(self, step: int) -> int:
+        """Examples of each rank in a step."""
+        whole = self.batch // self.ranks
+        return whole if step >= self.ramp else _stair(whole, step * STAIRS // self.ramp)
+
+    def before(self, step: int) -> int:
+        """Examples of all ranks in all steps before this one."""
+        whole, at = self.batch // self.ranks, 0
+        found = max(0, step - self.ramp) * whole
+        for stair in range(STAIRS if self.ramp else 0):
+            end = -(-(stair + 1) * self.ramp // STAIRS)
+            found += max(0, min(step, end) - at) * _stair(whole, stair)
+            at = end
+        return found * self.ranks
 
     def load(self, step: int, progress: float) -> list[Batch]:
         epochs, rows = self.rows(step)
@@ -56,6 +73,11 @@ class Loader:
         """Where the texts of a step come from: "file:line"."""
         _, rows = self.rows(step)
         return list(dict.fromkeys(self.packer.source(int(row)) for row in rows))
+
+
+def _stair(whole: int, number: int) -> int:
+    """The share on a stair, the first being 0."""
+    return max(1, whole * (number + 1) // STAIRS)
 
 
 class Prefetcher:

@@ -13,7 +13,7 @@ ORDERS = ("post", "pre", "branch")
 
 
 class Block(nn.Module):
-    """Shape: (B, L, D) -> (B, L, D); with `only` (B, K) -> (B, K, D)."""
+    """Shape: (B, L, D) -> (B, L, D); with `only` (B, K) -> (B, K, D); or (T, D) without padding."""
 
     def __init__(self, attention: SelfAttention, feedforward: FeedForward, width: int, order: str, eps: float) -> None:
         super().__init__()

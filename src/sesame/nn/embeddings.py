@@ -1,6 +1,5 @@
 """Ids to vectors: token + position + segment, normed (BERT), optionally through a narrow table (ALBERT's factorisation)."""
 
-import torch
 from torch import Tensor, nn
 
 from sesame.nn.dropout import Dropout
@@ -13,7 +12,7 @@ def padded_vocab(size: int) -> int:
 
 
 class Embeddings(nn.Module):
-    """Shape: ids (B, L) or (T,) -> (B, L, D) or (T, D)."""
+    """Shape: ids (B, L) or, unpadded, (T,) -> (B, L, D) or (T, D)."""
 
     table: Tensor
 
@@ -52,11 +51,3 @@ class Embeddings(nn.Module):
             x = self.norm(x)
         x = self.dropout(x)
         return x if self.project is None else self.project(x)
-
-
-def positions_of(lengths: Tensor, offsets: Tensor | None, width: int) -> Tensor:
-    """0, 1, 2 ... in every row: (1, L) for padded rows, (T,) for packed ones."""
-    if offsets is None:
-        return torch.arange(width, device=lengths.device)[None, :]
-    starts = torch.repeat_interleave(offsets[:-1].long(), lengths, output_size=width)
-    return torch.arange(width, device=lengths.device) - starts

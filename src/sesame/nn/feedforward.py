@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesame.nn.dropout import Dropout
+from sesame.nn.gelu import linear_gelu
 
 
 def _gelu_tanh(x: Tensor) -> Tensor:
@@ -25,17 +26,18 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, inner: int, activation: str, bias: bool, dropout: float) -> None:
         super().__init__()
-        self.gated = activation == "geglu"
+        self.name, self.gated = activation, activation == "geglu"
         self.activation = ACTIVATIONS["gelu" if self.gated else activation]
         self.up = nn.Linear(width, 2 * inner if self.gated else inner, bias=bias)
         self.down = nn.Linear(inner, width, bias=bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.up(x)
         if self.gated:
-            left, right = x.chunk(2, dim=-1)
+            left, right = self.up(x).chunk(2, dim=-1)
             x = self.activation(left) * right
+        elif self.activation is F.gelu:
+            x = linear_gelu(self.up, x)
         else:
-            x = self.activation(x)
+            x = self.activation(self.up(x))
         return self.dropout(self.down(x))  # type: ignore[no-any-return]

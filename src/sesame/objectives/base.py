@@ -85,7 +85,8 @@ class Together(Objective):
         places = [part.looks_at(batch) for part in self.present(batch)]
         if any(place is None for place in places):
             return None
-        return torch.cat([place for place in places if place is not None], dim=1)
+        asked = [place for place in places if place is not None]
+        return asked[0] if len(asked) == 1 else torch.cat(asked, dim=1)
 
     def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
         return [

@@ -22,6 +22,7 @@ from sesame import chance
 from sesame.backbones import Backbone, Encoded
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
+from sesame.nn.cross_entropy import linear_cross_entropy
 from sesame.nn.embeddings import padded_vocab
 from sesame.nn.feedforward import ACTIVATIONS
 from sesame.nn.init import bert_init
@@ -62,9 +63,17 @@ class MaskedLMHead(nn.Module):
         self.apply(bert_init())
 
     def forward(self, hidden: Tensor, table: Tensor) -> Tensor:
+        return F.linear(*self._last(hidden, table))
+
+    def loss(self, hidden: Tensor, table: Tensor, labels: Tensor) -> Tensor:
+        """The summed loss, without the logits."""
+        return linear_cross_entropy(*self._last(hidden, table), labels)
+
+    def _last(self, hidden: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Input, weight and bias of the last product."""
         x = self.norm(self.activation(self.dense(hidden)))
         used = table if self.table is None else self.table
-        return F.linear(x, used, F.pad(self.bias, (0, used.shape[0] - self.vocab), value=-torch.inf))
+        return x, used, F.pad(self.bias, (0, used.shape[0] - self.vocab), value=-torch.inf)
 
 
 class MaskedLM(Objective):
@@ -98,7 +107,7 @@ class MaskedLM(Objective):
     def _choose(self, batch: Batch, keys: Tensor, rate: float) -> tuple[Tensor, Tensor]:
         """Positions (B, K), and whether each is really chosen (a short row has fewer)."""
         width = batch.ids.shape[1]
-        most = max(1, round(rate * width))
+        most = max(1, round(max(self.config.rate, self.config.end_rate) * width))  # one shape, however the rate glides
         wanted = torch.clamp(torch.round(batch.lengths.double() * rate).long(), min=1)[:, None]
         luck = chance.uniform_tensor(keys, "mlm.pick", width)
         if self.config.whole_words:
@@ -108,7 +117,7 @@ class MaskedLM(Objective):
         rank = torch.arange(most, device=keys.device)[None, :]
         if self.config.whole_words:
             ends = torch.searchsorted(order.values, order.values[:, :most].contiguous(), right=True)
-            chosen = ends <= wanted.clamp(max=most)  # a word enters whole or not at all
+            chosen = ends <= wanted.clamp(max=round(rate * width))  # a word enters whole or not at all
         else:
             chosen = rank < wanted
         chosen = chosen & (order.values[:, :most] < 1.5)
@@ -129,7 +138,9 @@ class MaskedLM(Objective):
         if hidden.device.type == "cpu":  # no static shapes to keep: leave the unchosen places out
             real = labels != IGNORE
             hidden, labels = hidden[real], labels[real]
+        if self.training:
+            return [Term("mlm", self.head.loss(hidden, backbone.token_table(), labels), targets.count())]
         logits = self.head(hidden, backbone.token_table())
         total = F.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, labels, reduction="sum")
-        hits = None if self.training else ((logits.argmax(-1) == labels) & (labels != IGNORE)).sum()
+        hits = ((logits.argmax(-1) == labels) & (labels != IGNORE)).sum()
         return [Term("mlm", total, targets.count(), hits=hits)]

@@ -29,6 +29,7 @@ class ItemLoader:
     seed: int
     tokens: int
     numbers: Mapping[int, int] = field(default_factory=dict)  # by id of a window: its place in the kept features
+    unpad: int = 0  # above 0: the backbone leaves the padding out; real tokens are filled up to a multiple of this
 
     def load(self, step: int) -> list[Batch]:
         epochs, rows = locate(step * self.batch, self.batch, len(self.items), self.seed)
@@ -41,7 +42,7 @@ class ItemLoader:
     def _collate(self, items: Sequence[Item]) -> Batch:
         batch = self.task.collate(items, self.pad)
         if not self.numbers:
-            return batch
+            return batch.unpadded(self.unpad) if self.unpad and not batch.full else batch
         windows = [self.numbers[id(window)] for item in items for window in item.windows]
         return replace(batch, keys=torch.tensor(windows))
 

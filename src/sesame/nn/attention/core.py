@@ -2,12 +2,13 @@
 
 - `eager` is the definition. It alone gives the maps.
 - `sdpa` is PyTorch's fused kernel, for padded batches on any device.
-- `varlen` runs over packed rows without padding (CUDA, half precision, no attention dropout).
+- `varlen` runs over rows that stand end to end, without padding; a kernel of its own on CUDA in half precision.
 
 All are tested equal to `eager`.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -36,29 +37,48 @@ def chosen_core(device: torch.device, rate: float) -> str:
     return "eager" if rate > 0 and device.type == "cpu" else "sdpa"
 
 
-def varlen(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int) -> Tensor:
-    """Rows end to end. Shape: q, k, v (T, H, d); offsets (B+1,)."""
-    if fused_varlen(q):
+@dataclass(frozen=True)
+class EndToEnd:
+    """Rows without padding: where each begins, among the tokens and among the places that ask."""
+
+    offsets: Tensor  # (R+1,) int32
+    longest: int
+    asking: Tensor  # (R+1,) int32
+    most: int  # no row asks at more places
+
+
+def varlen(q: Tensor, k: Tensor, v: Tensor, rows: EndToEnd, rate: float = 0.0) -> Tensor:
+    """Shape: q (N, H, d); k, v (T, H, d) -> (N, H, d)."""
+    if not fused_varlen(q):
+        return _varlen_padded(q, k, v, rows, rate)
+    if rate > 0:  # what `varlen_attn` calls, which has no dropout of its own
+        found = torch.ops.aten._flash_attention_forward(
+            q, k, v, rows.asking, rows.offsets, rows.most, rows.longest, rate, False, False
+        )[0]
+    else:
         from torch.nn.attention.varlen import varlen_attn
 
-        found = varlen_attn(q, k, v, offsets, offsets, longest, longest)
-        assert isinstance(found, Tensor)
-        return found
-    return _varlen_padded(q, k, v, offsets, longest)
+        found = varlen_attn(q, k, v, rows.asking, rows.offsets, rows.most, rows.longest)
+    assert isinstance(found, Tensor)
+    return found
 
 
 def fused_varlen(q: Tensor) -> bool:
     return q.device.type == "cuda" and q.dtype in (torch.bfloat16, torch.float16)
 
 
-def _varlen_padded(q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: int) -> Tensor:
+def _varlen_padded(q: Tensor, k: Tensor, v: Tensor, rows: EndToEnd, rate: float) -> Tensor:
     """The same where there is no kernel for it: pad, attend, unpad."""
-    lengths = (offsets[1:] - offsets[:-1]).long()
-    real = torch.arange(longest, device=q.device)[None, :] < lengths[:, None]
+    asked, real = _real(rows.asking, rows.most), _real(rows.offsets, rows.longest)
 
-    def pad(x: Tensor) -> Tensor:
-        out = x.new_zeros(len(lengths), longest, *x.shape[1:])
-        out[real] = x
+    def pad(x: Tensor, where: Tensor) -> Tensor:
+        out = x.new_zeros(*where.shape, *x.shape[1:])
+        out[where] = x
         return out.transpose(1, 2)
 
-    return sdpa(pad(q), pad(k), pad(v), real[:, None, None, :]).transpose(1, 2)[real]
+    return sdpa(pad(q, asked), pad(k, real), pad(v, real), real[:, None, None, :], rate).transpose(1, 2)[asked]
+
+
+def _real(offsets: Tensor, longest: int) -> Tensor:
+    lengths = (offsets[1:] - offsets[:-1]).long()
+    return torch.arange(longest, device=offsets.device)[None, :] < lengths[:, None]

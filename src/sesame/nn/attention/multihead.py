@@ -18,13 +18,12 @@ class Rows:
     """What attention must know of the batch's layout."""
 
     mask: Tensor | None = None  # (B, 1, 1, L), True where one may look
-    offsets: Tensor | None = None  # packed layout
-    longest: int = 0
+    ends: core.EndToEnd | None = None  # rows without padding
     rotary: tuple[Tensor, Tensor] | None = None  # cosines and sines, broadcasting to (B, L, 1, d) or (T, 1, d)
 
 
 class SelfAttention(nn.Module):
-    """Shape: (B, L, D) or packed (T, D); with `only` (B, K) the answer is (B, K, D)."""
+    """Shape: (B, L, D), or without padding (T, D); with `only` (B, K) or (N,) the answer is (B, K, D) or (N, D)."""
 
     def __init__(self, width: int, heads: int, bias: bool, dropout: float, attention_dropout: float) -> None:
         super().__init__()
@@ -36,9 +35,8 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, rows: Rows, only: Tensor | None = None, maps: list[Tensor] | None = None) -> Tensor:
         q, k, v = self._project(x, rows, only)
         rate = self.rate if self.training else 0.0
-        if rows.offsets is not None:
-            found = core.varlen(q, k, v, rows.offsets, rows.longest)
-            return self._finish(found.flatten(-2))
+        if rows.ends is not None:
+            return self._finish(core.varlen(q, k, v, rows.ends, rate).flatten(-2))
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if maps is not None:
             found, seen = core.eager(q, k, v, rows.mask, rate)
@@ -74,11 +72,15 @@ def _turn(x: Tensor, rotary: tuple[Tensor, Tensor], only: Tensor | None) -> Tens
     from sesame.nn.positions import rotate
 
     cos, sin = rotary
-    if only is not None:
+    if only is not None and only.ndim == 1:
+        cos, sin = cos[only], sin[only]
+    elif only is not None:
         cos, sin = cos[0, :, 0][only][:, :, None], sin[0, :, 0][only][:, :, None]
     return rotate(x, cos, sin)
 
 
 def take(x: Tensor, at: Tensor) -> Tensor:
-    """Pick positions of each row. Shape: (B, L, D), (B, K) -> (B, K, D)."""
+    """Pick positions of each row. Shape: (B, L, D), (B, K) -> (B, K, D); without padding (T, D), (N,) -> (N, D)."""
+    if at.ndim == 1:
+        return x[at]
     return torch.gather(x, 1, at[:, :, None].expand(-1, -1, x.shape[-1]))
