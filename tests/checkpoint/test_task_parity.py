@@ -150,6 +150,17 @@ def test_both_ways(family: str, case: str, tmp_path: Path) -> None:
     assert torch.equal(ours(again, items)[where], ours(parts, items)[where])
 
 
+def test_more_classes_than_names(tmp_path: Path) -> None:
+    """Old folders say num_labels beside the two names that every config had: the number counts, there and here."""
+    model = AutoModelForSequenceClassification.from_config(CONFIGS["bert"](num_labels=5))
+    model.save_pretrained(tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    said |= {"num_labels": 5, "id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    (task,) = load_parts(tmp_path).tasks.values()
+    assert task.config.labels == tuple(f"LABEL_{number}" for number in range(5))
+
+
 def test_the_loss_is_theirs(tmp_path: Path) -> None:
     """One label, several labels, and a number: sum / count is what transformers trains on."""
     luck = torch.Generator().manual_seed(3)

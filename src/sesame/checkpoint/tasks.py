@@ -83,7 +83,10 @@ def _foreign(found: Mapping[str, Any]) -> TaskConfig | None:
     kind = next((kind for kind, suffix in CLASSES.items() if name.endswith(suffix)), None)
     if kind is None:
         return None
-    table = found.get("id2label") or {str(n): f"LABEL_{n}" for n in range(int(found.get("num_labels") or 2))}
+    table = found.get("id2label") or {}
+    count = int(found.get("num_labels") or len(table) or 2)
+    if len(table) != count:  # transformers, too, believes the number and names the classes anew
+        table = {str(n): f"LABEL_{n}" for n in range(count)}
     labels = tuple(str(table[key]) for key in sorted(table, key=int))
     problem = found.get("problem_type")
     if kind == "classify" and (problem == "regression" or (problem is None and len(labels) == 1)):
