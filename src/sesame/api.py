@@ -1,32 +1,52 @@
 """The commands' twins in Python: `sesame.load(folder)`, `sesame.pretrain(...)`, `sesame.finetune(...)`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from sesame import agreement
+from sesame.backbones import Encoder
+from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.config import unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
+from sesame.nn.packed import PRECISIONS, Precision, cpu_has, has_onednn
 from sesame.progress import bar, say
 from sesame.tasks import Reply, Task
+from sesame.tasks.answer import Engine
 from sesame.tasks.embed import embed
 from sesame.tasks.fill import Filled, fill
+from sesame.tasks.inputs import ids_and_segments
 from sesame.tasks.predict import predict
 from sesame.text import Encoding, Tokenizer
 from sesame.train.precision import choose_machine
 
+ENGINES = ("torch", "onnx")
+
 
 @dataclass
 class Loaded:
-    """A model that can answer."""
+    """A model that can answer.
+
+    Fewer bits than 32 are compared with 32 at the first answer of each kind (`sesame.agreement`), and refused if they
+    agree too little, unless `accept`.
+    """
 
     parts: Parts
     folder: Path
+    precision: Precision = "fp32"
+    accept: bool = False
+    engine: Engine | None = None  # computes instead of the backbone
+    fast: dict[Precision, FastEncoder] = field(default_factory=dict)  # packed weights, made at the first answer
+    agreed: set[str] = field(default_factory=set)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -47,7 +67,17 @@ class Loaded:
         if not self.tokenizer.has("mask"):
             raise SesameError(f"{self.folder}: its tokenizer has no mask token")
         texts = [texts] if isinstance(texts, str) else texts
-        return fill(self.parts.backbone, self.parts.heads["mlm"], self.tokenizer, texts, top, self.limit)
+        head, table = self.parts.heads["mlm"], self.parts.backbone.token_table()
+
+        def ask(precision: Precision, texts: Sequence[str], top: int) -> list[list[Filled]]:
+            with self._autocast(precision):
+                return fill(self._computer(precision), head, table, self.tokenizer, texts, top, self.limit)
+
+        if self._unsure("fill"):
+            sample = agreement.sample_masks(texts, self.tokenizer.roles["mask"])
+            found = agreement.of_masks(ask(self.precision, sample, 5), ask("fp32", sample, 5))
+            self._settle("fill", found)
+        return ask(self.precision, texts, top)
 
     def task(self, name: str | None = None) -> Task:
         """A task that the model was taught, by name; the only one if there is one."""
@@ -73,7 +103,21 @@ class Loaded:
         chosen = self.task(task)
         given = [texts] if isinstance(texts, str) else texts
         examples = [_example(chosen, text, number) for number, text in enumerate(given, 1)]
-        return predict(chosen, self.parts.backbone, self.tokenizer, examples, abstain=abstain, progress=progress)
+
+        def ask(precision: Precision, examples: Sequence[Example], abstain: float, progress: bool) -> list[Reply]:
+            computer = self._computer(precision)
+            engine = None if isinstance(computer, Encoder) else computer
+            with self._autocast(precision):
+                return predict(
+                    chosen, self.parts.backbone, self.tokenizer, examples,
+                    engine=engine, abstain=abstain, progress=progress,
+                )  # fmt: skip
+
+        if self._unsure(chosen.name):
+            sample = agreement.sample_examples(examples, chosen.config.kind, chosen.config.pair)
+            both = [ask(precision, sample, 0.0, False) for precision in (self.precision, "fp32")]
+            self._settle(chosen.name, agreement.of_replies(*both))
+        return ask(self.precision, examples, abstain, progress)
 
     def embed(
         self, texts: str | Sequence[str], layers: str = "last", pooling: str = "mean", progress: bool = False
@@ -82,39 +126,82 @@ class Loaded:
         texts = [texts] if isinstance(texts, str) else list(texts)
         if pooling == "none":
             raise SesameError('pooling "none" gives a matrix for each text; use `embed_tokens`')
-        windows = [self._windows(text) for text in texts]
+
+        def ask(precision: Precision, texts: list[str], progress: bool) -> npt.NDArray[np.float32]:
+            with self._autocast(precision):
+                return self._embed(self._computer(precision), texts, layers, pooling, progress)
+
+        if self._unsure("embed"):
+            sample = agreement.sample_texts(texts)
+            self._settle("embed", agreement.of_vectors(ask(self.precision, sample, False), ask("fp32", sample, False)))
+        return ask(self.precision, texts, progress)
+
+    def _embed(
+        self, computer: Encoder | FastEncoder | Engine, texts: list[str], layers: str, pooling: str, progress: bool
+    ) -> npt.NDArray[np.float32]:
+        windows = self._windows(texts)
         flat = [window for parts in windows for window in parts]
+        pooler = self.parts.heads.get("pooler")
         with bar("embed", len(flat), "texts") as shown:
-            vectors = embed(
-                self.parts.backbone, self.parts.heads.get("pooler"), self.tokenizer, flat, layers, pooling,
-                shown if progress else None,
-            )  # fmt: skip
+            vectors = embed(computer, pooler, self.tokenizer, flat, layers, pooling, shown if progress else None)
+        if not vectors:
+            return np.empty((0, self.parts.backbone.width), np.float32)
+        each = torch.stack(vectors).float().numpy()
         many = sum(len(parts) > 1 for parts in windows)
-        if many:
-            say(f"{many} of {len(texts)} texts are longer than {self.limit} tokens: embedded in windows and averaged")
-        rows, at = [], 0
-        for parts in windows:
-            rows.append(np.mean([vectors[at + i].float().numpy() for i in range(len(parts))], axis=0))
-            at += len(parts)
-        return np.stack(rows).astype(np.float32) if rows else np.empty((0, self.parts.backbone.width), np.float32)
+        if not many:
+            return each
+        say(f"{many} of {len(texts)} texts are longer than {self.limit} tokens: embedded in windows and averaged")
+        starts = np.cumsum([0] + [len(parts) for parts in windows])
+        return np.stack([each[a:b].mean(0) for a, b in pairwise(starts)])
 
     def embed_tokens(self, text: str, layers: str = "last") -> tuple[Encoding, npt.NDArray[np.float32]]:
         """A vector for each token of a text that fits into the model, and the encoding that says which is which."""
         encoding = self.tokenizer.encode(text, special=True)
         if len(encoding.ids) > self.limit:
             raise SesameError(f"the text has {len(encoding.ids)} tokens, the model takes {self.limit}; shorten it")
-        (found,) = embed(self.parts.backbone, None, self.tokenizer, [encoding], layers, "none")
+        with self._autocast(self.precision):
+            (found,) = embed(self._computer(self.precision), None, self.tokenizer, [encoding], layers, "none")
         return encoding, found.float().numpy()
 
-    def _windows(self, text: str) -> list[Encoding]:
-        whole = self.tokenizer.encode(text, special=True)
-        if len(whole.ids) <= self.limit:
-            return [whole]
+    def _windows(self, texts: list[str]) -> list[list[Encoding]]:
+        """Each text as one input, or as several if it is too long for one."""
+        wholes = ids_and_segments(self.tokenizer, texts)
+        return [[w] if len(w.ids) <= self.limit else self._cut(t, w) for t, w in zip(texts, wholes, strict=True)]
+
+    def _cut(self, text: str, whole: Encoding) -> list[Encoding]:
         bare = self.tokenizer.encode(text)
         room = self.limit - (len(whole.ids) - len(bare.ids))
         front = whole.ids.index(bare.ids[0]) if bare.ids else 0
         head, tail = whole.ids[:front], whole.ids[front + len(bare.ids) :]
         return [_window(bare, start, room, head, tail) for start in range(0, len(bare.ids), room)]
+
+    # ---- who computes --------------------------------------------------------------------------------------------
+
+    def _computer(self, precision: Precision) -> Encoder | FastEncoder | Engine:
+        """The engine if there is one; on a CPU the packed encoder; else the encoder itself."""
+        backbone = self.parts.backbone
+        if self.engine is not None:
+            return self.engine
+        weight = backbone.token_table()
+        if weight.device.type != "cpu" or weight.dtype != torch.float32:
+            return backbone
+        if precision not in self.fast:
+            self.fast[precision] = FastEncoder(backbone, precision)
+        return self.fast[precision]
+
+    def _autocast(self, precision: Precision) -> AbstractContextManager[None]:
+        device = self.parts.backbone.token_table().device.type
+        if precision == "bf16" and device != "cpu":
+            return torch.autocast(device, torch.bfloat16)
+        return nullcontext()
+
+    def _unsure(self, what: str) -> bool:
+        return self.engine is None and self.precision != "fp32" and what not in self.agreed
+
+    def _settle(self, what: str, found: agreement.Agreement) -> None:
+        self.fast.pop("fp32", None)  # it was here to compare with
+        found.judge(self.precision, self.accept)
+        self.agreed.add(what)
 
 
 def _example(task: Task, given: str | tuple[str, str] | Example, number: int) -> Example:
@@ -139,14 +226,44 @@ def _window(bare: Encoding, start: int, room: int, head: list[int], tail: list[i
     )
 
 
-def load(folder: str | Path, device: str = "auto") -> Loaded:
-    """Open a model folder of ours or of Hugging Face."""
+def load(
+    folder: str | Path,
+    device: str = "auto",
+    engine: str = "torch",
+    precision: str = "fp32",
+    accept: bool = False,
+) -> Loaded:
+    """Open a model folder of ours or of Hugging Face.
+
+    `precision` bf16 or int8 answers in fewer bits (int8 on a CPU only); answers are compared with fp32 before the first
+    are given, and refused if they differ too much, unless `accept`.
+    """
+    if engine not in ENGINES:
+        raise SesameError(unknown(engine, dict.fromkeys(ENGINES), "--engine", "choice"))
+    if precision not in PRECISIONS:
+        raise SesameError(unknown(precision, dict.fromkeys(PRECISIONS), "--precision", "choice"))
+    if engine == "onnx":
+        raise SesameError("--engine onnx cannot be used here; take torch")
+    chosen: Precision = precision
     parts = load_parts(folder)
     machine = choose_machine(device)
+    _check_precision(chosen, machine.device.type, parts.backbone.token_table().dtype)
     parts.to(machine.device)
     for module in (parts.backbone, *parts.heads.values(), *parts.tasks.values()):
         module.eval()
-    return Loaded(parts, Path(folder))
+    return Loaded(parts, Path(folder), chosen, accept)
+
+
+def _check_precision(precision: Precision, device: str, dtype: torch.dtype) -> None:
+    """Refuse what cannot be computed; say what does not pay."""
+    if precision == "fp32":
+        return
+    if dtype != torch.float32:
+        raise SesameError(f"--precision {precision}: the model's weights have 64 bits; leave it out")
+    if precision == "int8" and (device != "cpu" or not has_onednn()):
+        raise SesameError("--precision int8 is for x86 CPUs; take bf16 or fp32 here, or --device cpu")
+    if precision == "bf16" and device == "cpu" and not cpu_has("bf16"):
+        say("this CPU does not compute in bf16: fp32 is faster here, and int8 faster still")
 
 
 def pretrain(recipe: str, text: Sequence[str | Path] | str | Path, out: str | Path, **wishes: Any) -> Loaded:

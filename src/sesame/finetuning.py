@@ -8,6 +8,10 @@
     OUT/final/       the seed that is best on the validation data
 
 Scores of the test data are computed, but nothing is ever chosen by them.
+
+Under `torchrun` each process trains seeds of its own, and the first one writes the report. Batches of a fine-tuning are
+small, so sharing one of them would mostly wait; seeds need no word between them, and each gets the same weights as in a
+run of one process, whatever their number. Adapting to unlabelled text is a pre-training, which all processes share.
 """
 
 import hashlib
@@ -35,6 +39,7 @@ from sesame.multitask import Asked, Subject, card_of_all, check_names, of_task, 
 from sesame.one_seed import SeedRun, keep, predict, steps_of
 from sesame.progress import bar, say
 from sesame.tasks import Task
+from sesame.train.parallel import World, join
 from sesame.train.precision import Machine, Precision, choose_machine
 from sesame.transfer import Transfer, resolve_transfer, task_config
 
@@ -84,6 +89,11 @@ class Wishes:
 
 def finetune(wishes: Wishes) -> Path:
     """Teach a model a task; gives the folder of the best seed."""
+    with join(wishes.device) as world:
+        return _finetune(wishes, world)
+
+
+def _finetune(wishes: Wishes, world: World) -> Path:
     transfer = resolve_transfer(wishes.strategy, wishes.settings)
     asked = wishes.asked()
     files = [Path(file) for one in asked for file in one.files().values()]
@@ -91,7 +101,7 @@ def finetune(wishes: Wishes) -> Path:
     if not wishes.text and (wishes.extend or wishes.text_budget is not None or wishes.text_steps is not None):
         raise SesameError("--extend, --text-budget and --text-steps are about unlabelled text; name it with --text")
     machine = choose_machine(wishes.device, wishes.precision)
-    with Run.claim(wishes.out, identity) as run:
+    with Run.claim(wishes.out, identity, world) as run:
         if (run.final / "config.json").is_file():
             say(f"{run.final}: this run is finished already; nothing to do")
             return run.final
@@ -137,6 +147,7 @@ class _Job:
 
     def __init__(self, wishes: Wishes, asked: Sequence[Asked], transfer: Transfer, machine: Machine, run: Run) -> None:
         self.wishes, self.transfer, self.machine, self.run = wishes, transfer, machine, run
+        self.world = run.world
         self.subjects = {one.name: Subject(one, wishes.seed) for one in asked}
         self.first = self.subjects[asked[0].name]
         self.several = len(asked) > 1
@@ -154,20 +165,44 @@ class _Job:
                 for name, subject in self.subjects.items():
                     del subject.notes[noted[name] :]
                 self._encode()
-        plain = {name: self._baselines(subject) for name, subject in self.subjects.items()}
+        plain = {}
+        if self.world.first:
+            plain = {name: self._baselines(subject) for name, subject in self.subjects.items()}
         fewest = min(len(subject.parts["train"]) for subject in self.subjects.values())
         seeds = self.wishes.seeds or (SEEDS if fewest < FEW else 1)
         self.lessons = {name: subject.lesson for name, subject in self.subjects.items()}
         if self.transfer.adapt.strategy == "frozen":
             keep(self.start, self.lessons, self.machine)
+        self._share(seeds)
+        if not self.world.first:
+            return
         found = [self._seed(self.wishes.seed + number, number, seeds) for number in range(seeds)]
+        self._note_collapses(found)
         best = self._best(found)
         say(f"best on validation: seed {found[best]['seed']}")
         self._finish(found, best, plain)
 
+    def _share(self, seeds: int) -> None:
+        """Train the seeds of this rank, and wait for those of the others, whose results then stand in their folders."""
+        if self.world.ranks == 1:
+            return
+        if seeds < self.world.ranks:
+            say(f"{self.world.ranks} processes, but {seeds} seeds: one process trains one seed, the others wait")
+        for number in range(self.world.rank, seeds, self.world.ranks):
+            self._seed(self.wishes.seed + number, number, seeds)
+        self.world.wait()
+
     def _note(self, sentence: str) -> None:
         say(sentence)
         self.notes.append(sentence)
+
+    def _note_collapses(self, found: Sequence[dict[str, Any]]) -> None:
+        for result in found:
+            if result["collapsed"]:
+                many = f"seed {result['seed']} collapsed to one answer {result['attempts']} times"
+                self._note(f"{many}; lower the rate or give more labels")
+            elif result["attempts"] > 1:
+                self._note(f"seed {result['seed']} collapsed to one answer; it was trained again with other chance")
 
     def _beside(self, subject: Subject, file: str) -> Path:
         """A file of the run for one task: the first one has the plain name."""
@@ -234,7 +269,10 @@ class _Job:
         """Train one seed, or take what it reached before; one that collapses is trained again with other chance."""
         folder = self.run.folder / f"seed-{seed}"
         if (folder / "result.json").is_file():
-            return dict(read_json(folder / "result.json"))
+            found = dict(read_json(folder / "result.json"))
+            if number % self.world.ranks:  # another process trained it, in silence
+                self._tell(found)
+            return found
         began = time.monotonic()
         for attempt in range(TRIES):
             place = folder if attempt == 0 else folder / f"again-{attempt}"
@@ -242,19 +280,21 @@ class _Job:
             if not found["collapsed"]:
                 break
             if attempt + 1 < TRIES:
-                self._note(f"seed {seed} collapsed to one answer; training it again with other chance")
-        else:
-            self._note(f"seed {seed} collapsed to one answer {TRIES} times; lower the rate or give more labels")
+                say(f"seed {seed} collapsed to one answer; training it again with other chance")
         found |= {
             "seconds": round(time.monotonic() - began, 1),
             "attempts": attempt + 1,
             "folder": str(place.relative_to(self.run.folder)),
         }
-        for name, subject in self.subjects.items():
-            reached = _shown(of_task(found, name)["scores"], subject.metric)
-            say(f"seed {seed}: {f'{name}: ' if self.several else ''}{reached}")
+        self._tell(found)
         write_json(folder / "result.json", found)
         return found
+
+    def _tell(self, found: dict[str, Any]) -> None:
+        """What a seed reached."""
+        for name, subject in self.subjects.items():
+            reached = _shown(of_task(found, name)["scores"], subject.metric)
+            say(f"seed {found['seed']}: {f'{name}: ' if self.several else ''}{reached}")
 
     def _attempt(self, seed: int, attempt: int, folder: Path, shown_as: str) -> dict[str, Any]:
         key = chance.key(seed, attempt) >> 1 if attempt else seed

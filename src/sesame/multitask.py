@@ -35,7 +35,10 @@ SHARE = 0.1  # kept for validation when none is given
 _ALSO = re.compile(r"(?:([^=:]*)=)?([^=:]*):([^:]+)(?::([^:]*))?(?::([^:]*))?")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 # Other parts of a checkpoint and columns of the log; PyTorch's own words cannot name a part of a module either.
-_TAKEN = {"backbone", "mlm", "nsp", "pooler", "loss", "norm", "rate", "padding", "tokens_per_second", "step", "seconds"}
+_TAKEN = {
+    "backbone", "mlm", "nsp", "pooler", "loss", "norm", "rate", "padding", "tokens_per_second", "step", "seconds", "mfu",
+    "memory", "wait",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,57 +1,52 @@
 """From raw text to a pre-trained model: what `sesame pretrain` does, room by room.
 
-    recipe -> tokenizer -> store -> packers -> model -> the loop, stage by stage -> final folder
+    recipe -> tokenizer -> store -> model (preparation.py) -> packers -> the loop, stage by stage -> final folder
 
-The run's folder decides everything on a restart: whatever is there and whole is taken, the rest is made.
+The run's folder decides everything on a restart: whatever is there and whole is taken, the rest is made. Under `torchrun` all
+processes walk through here together, see `train/parallel.py`; the number of them may change from one start to the next.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-import numpy as np
 import torch
 from torch import nn
 
 from sesame import chance
-from sesame.backbones import Encoder, EncoderConfig
 from sesame.checkpoint.cards import card
-from sesame.checkpoint.folder import Parts, check_fit, load_parts
-from sesame.checkpoint.run import Run
-from sesame.config import build as build_config
+from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.run import Run, in_shares
 from sesame.data.batch import Batch
-from sesame.data.build import build_store
-from sesame.data.cache import cache_folder
-from sesame.data.counts import count_table
-from sesame.data.loader import Loader
+from sesame.data.loader import STAIRS, Loader
 from sesame.data.order import locate
-from sesame.data.pack import Packer, Part, Specials, hold_out
+from sesame.data.pack import Packer, Part, Specials
 from sesame.data.readers import corpus_files
-from sesame.data.vocabulary import tokenizer_from
 from sesame.errors import SesameError
-from sesame.extension import extend
-from sesame.files import whole_file, whole_folder
 from sesame.nn.attention.core import chosen_core
-from sesame.objectives import MaskedLMHead, Term, Vocab
-from sesame.objectives import build as build_objectives
-from sesame.objectives.mlm import MaskedLM
+from sesame.objectives import Term
 from sesame.objectives.model import Model
 from sesame.one_pass import PROBE, planned_steps, seconds_each
+from sesame.preparation import gather_ingredients
 from sesame.progress import Bar, bar, say
 from sesame.recipe import Recipe, Stage, resolve
 from sesame.text import Tokenizer
+from sesame.train.accounting import Account, note, work_of
+from sesame.train.compute import computing
 from sesame.train.events import Events
 from sesame.train.held_out import held_out
 from sesame.train.loop import Clock, Hooks, fit
-from sesame.train.optim import build_optimizer
+from sesame.train.optim import Optimizer, build_optimizer
+from sesame.train.parallel import Parallel, World, join, share_of
 from sesame.train.precision import Machine, Precision, choose_machine
+from sesame.train.shares import collect, fold, is_sharded, not_shared, shard, wants_shards
 from sesame.train.state import State
 
 HELD_OUT = chance.key(0x4556414C)  # the chance of held-out examples: the same in every run
-COUNTED = 2.5  # vectors from counts are so much longer than random ones; docs/log.md
 
 
 @dataclass(frozen=True)
@@ -77,31 +72,26 @@ class Wishes:
     field: str = "text"
     extend: int = 0  # new words for the vocabulary of the start model
     one_pass: bool = False  # over the text, instead of steps or a budget; see `one_pass.py`
+    parallel: Parallel = "auto"  # how many processes hold the weights; see `train/parallel.py`
 
 
 def pretrain(wishes: Wishes) -> Path:
     """Run to the end, or go on where an earlier call stopped; gives the folder of the finished model."""
+    with join(wishes.device) as world:
+        return _pretrain(wishes, world)
+
+
+def _pretrain(wishes: Wishes, world: World) -> Path:
     began = time.monotonic()
+    if wishes.parallel not in get_args(Parallel):
+        raise SesameError(f"--parallel {wishes.parallel}: must be one of {', '.join(get_args(Parallel))}")
     machine = choose_machine(wishes.device, wishes.precision)
-    recipe = resolve(
-        wishes.recipe,
-        size=wishes.size,
-        budget=wishes.budget is not None,
-        device=machine.device.type,
-        settings=wishes.settings,
-    )
-    if wishes.start is not None and wishes.size is not None:
-        raise SesameError("--start brings a model of its own size; leave --size out")
-    if wishes.extend and wishes.start is None:
-        raise SesameError(
-            "--extend adds words to a model that exists; name it with --start MODEL, or leave --extend out: "
-            "a new model gets a vocabulary made from your text"
-        )
-    if wishes.steps is not None:
-        recipe = replace(recipe, steps=wishes.steps)
+    recipe = chosen_recipe(wishes, machine)
     files = corpus_files(wishes.text)
     identity = _identity(recipe, wishes, files)
-    with Run.claim(wishes.out, identity) as run:
+    for name, stage in recipe.stages.items():
+        share_of(stage.batch, world, f"stages.{name}.batch")
+    with Run.claim(wishes.out, identity, world) as run:
         if (run.final / "config.json").is_file():
             say(f"{run.final}: this run is finished already; nothing to do")
             return run.final
@@ -109,6 +99,25 @@ def pretrain(wishes: Wishes) -> Path:
         job.prepare(files)
         job.train()
     return run.final
+
+
+def chosen_recipe(wishes: Wishes, machine: Machine) -> Recipe:
+    """The recipe with everything that the user changed of it."""
+    if wishes.start is not None and wishes.size is not None:
+        raise SesameError("--start brings a model of its own size; leave --size out")
+    if wishes.extend and wishes.start is None:
+        raise SesameError(
+            "--extend adds words to a model that exists; name it with --start MODEL, or leave --extend out: "
+            "a new model gets a vocabulary made from your text"
+        )
+    recipe = resolve(
+        wishes.recipe,
+        size=wishes.size,
+        budget=wishes.budget is not None,
+        device=machine.device.type,
+        settings=wishes.settings,
+    )
+    return recipe if wishes.steps is None else replace(recipe, steps=wishes.steps)
 
 
 def _identity(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, Any]:
@@ -126,15 +135,20 @@ class _Job:
 
     tokenizer: Tokenizer
     model: Model
+    optimizer: Optimizer
+    call: Callable[[Batch], list[Term]]
     train_part: Part
     valid_part: Part
     held_out: list[Batch]
     clock: Clock
+    events: Events  # rank 0 has them
     overhead: float  # seconds spent before the first step
 
     def __init__(self, wishes: Wishes, recipe: Recipe, machine: Machine, run: Run, began: float) -> None:
         self.wishes, self.recipe, self.machine, self.run, self.began = wishes, recipe, machine, run, began
+        self.world = run.world
         self.state = State()
+        self.twin: Parts | None = None  # of parts in shares: the same in one piece, without numbers, on rank 0
         self.untouched: dict[str, nn.Module] = {}  # heads of the start model that no objective trains: a pooler
         self.last_save = time.monotonic()
         self.next_look = 0.0
@@ -144,96 +158,15 @@ class _Job:
     # ---- parts -----------------------------------------------------------------------------------------------------
 
     def prepare(self, files: list[Path]) -> None:
-        started = load_parts(self.wishes.start) if self.wishes.start else None
-        self.tokenizer = self._tokenizer(started, files)
-        if started is not None and self.wishes.extend:
-            kept = self.run.folder / "tokenizer"
-            started, self.tokenizer = extend(
-                started, self.tokenizer, files, self.wishes.field, self.wishes.extend, kept
-            )
-        cache = cache_folder()
-        store = build_store(files, self.tokenizer, cache, field=self.wishes.field)
-        if self.wishes.valid:
-            held = build_store(corpus_files(self.wishes.valid), self.tokenizer, cache, field=self.wishes.field)
-            self.train_part, self.valid_part = hold_out(store, 0, 0.0)[0], hold_out(held, 0, 0.0)[0]
-        else:
-            self.train_part, self.valid_part = hold_out(store, self.wishes.seed)
-        self.run.bind([part.store.path.name for part in (self.train_part, self.valid_part)])
-        torch.manual_seed(chance.key(self.wishes.seed) >> 1)
-        self.model = self._model(started).to(self.machine.device)
-        self.optimizer = build_optimizer(self.model, self.recipe.optimizer)
-        self.call = self._compiled()
-        self._resume()
-        if self.wishes.one_pass:
-            self.recipe = replace(self.recipe, steps=self._one_pass(next(iter(self.recipe.stages.values()))))
+        checkpoint = self.run.latest()
+        with self.world.in_turn():
+            found = gather_ingredients(self.wishes, self.recipe, self.run, files)
+            self.tokenizer, self.train_part, self.valid_part = found.tokenizer, found.train, found.valid
+            self.model, self.untouched = found.model(self.wishes, self.recipe, self.run, fresh=checkpoint is None)
+            if self.wishes.one_pass:
+                self.recipe = replace(self.recipe, steps=self._one_pass(next(iter(self.recipe.stages.values()))))
+        self._place(checkpoint)
         self._describe()
-
-    def _tokenizer(self, started: Parts | None, files: list[Path]) -> Tokenizer:
-        kept = self.run.folder / "tokenizer"
-        if self.wishes.tokenizer:
-            tokenizer = Tokenizer.load(self.wishes.tokenizer)
-            if started is not None:
-                check_fit(tokenizer, started.backbone.vocab, self.wishes.tokenizer)
-            return tokenizer
-        if started is not None:
-            if started.tokenizer is None:
-                raise SesameError(f"{self.wishes.start}: has no tokenizer; name one with --tokenizer")
-            return started.tokenizer
-        if (kept / "tokenizer.json").is_file():
-            return Tokenizer.load(kept)
-        wanted = self.recipe.tokenizer
-        tokenizer = tokenizer_from(
-            files, self.wishes.field, wanted.kind, wanted.size, wanted.lowercase, wanted.strip_accents
-        )
-        with whole_folder(kept) as folder:
-            tokenizer.save(folder)
-        return tokenizer
-
-    def _model(self, started: Parts | None) -> Model:
-        settings = {key: value for key, value in self.recipe.backbone.items() if key != "kind"}
-        if started is None:
-            config = build_config(EncoderConfig, {**settings, "vocab": len(self.tokenizer)}, "backbone")
-            backbone = Encoder(config)
-            if self.recipe.table == "counts" and self.run.latest() is None:
-                self._count(backbone)
-        else:
-            backbone = started.backbone
-            longest = max(stage.length for stage in self.recipe.stages.values())
-            if longest > backbone.config.max_length:
-                raise SesameError(
-                    f"{self.wishes.start}: takes {backbone.config.max_length} tokens; a stage has {longest}"
-                )
-        vocab = Vocab(len(self.tokenizer), self.tokenizer.ids())
-        objective = build_objectives(self.recipe.objectives, backbone, vocab)
-        if started is not None:
-            for part in objective.all():
-                head = started.heads.get("mlm")
-                if isinstance(part, MaskedLM) and isinstance(head, MaskedLMHead):
-                    part.head = head  # as it is: its table may be its own
-            trained = objective.heads()
-            for name, head in trained.items():
-                if name in started.heads:
-                    head.load_state_dict(started.heads[name].state_dict())
-            owned = {name for task in started.tasks.values() for name in task.heads()}
-            self.untouched = {name: head for name, head in started.heads.items() if name not in {*trained, *owned}}
-        return Model(backbone, objective)
-
-    @torch.no_grad()
-    def _count(self, backbone: Encoder) -> None:
-        """Start the token table from counts; tokens that the text does not hold keep their random start."""
-        rows = backbone.embeddings.tokens.weight
-        kept = self.run.folder / "table.npy"
-        if kept.is_file():
-            found = np.load(kept)
-        else:
-            began = time.monotonic()
-            found = count_table(self.train_part, backbone.vocab, rows.shape[1], COUNTED * backbone.config.init)
-            with whole_file(kept) as handle:
-                np.save(handle, found)
-            say(f"the token table starts from counts of neighbours, {time.monotonic() - began:.0f} s")
-        table = torch.from_numpy(found)
-        seen = table.abs().sum(1) > 0
-        rows[: len(table)][seen] = table[seen]
 
     def _one_pass(self, stage: Stage) -> int:
         """Steps of one pass over the text, decided once."""
@@ -247,24 +180,28 @@ class _Job:
         on_cpu = self.machine.device.type == "cpu"
         return planned_steps(self.run.folder / "plan.json", len(packer), stage.batch, measure if on_cpu else None)
 
-    def _compiled(self) -> Callable[[Batch], list[Term]]:
-        wanted = self.wishes.compile
-        if wanted is None:
-            wanted = self.machine.device.type == "cuda" and find_spec("triton") is not None
-        return torch.compile(self.model, dynamic=False) if wanted else self.model
-
-    def _resume(self) -> None:
-        folder = self.run.latest()
-        if folder is None:
-            self.run.cut_all_metrics()
-            return
-        saved = load_parts(folder, tokenizer=False)
-        with torch.no_grad():
+    def _place(self, checkpoint: Path | None) -> None:
+        """Bring the model to its device, whole or in shares, as it was at the checkpoint."""
+        if checkpoint is not None and not in_shares(checkpoint):
             ours = self._parts().state()
-            for name, tensor in saved.state().items():
-                ours[name].copy_(tensor)
-        self.state = self.run.restore(folder, self.model, self.optimizer)
-        say(f"going on from step {self.state.step}")
+            with torch.no_grad():
+                for name, tensor in load_parts(checkpoint, tokenizer=False).state().items():
+                    ours[name].copy_(tensor)
+        sharded = wants_shards(self.wishes.parallel, self.model, self.machine, self.world)
+        if sharded:
+            if self.world.first:
+                self.twin = _without_numbers(self._parts())
+            shard(self.model, self.machine, self.world, self.wishes.compile)
+        else:
+            self.model.to(self.machine.device)
+        self.optimizer = build_optimizer(self.model, self.recipe.optimizer)
+        if checkpoint is None:
+            self.run.cut_all_metrics()
+        else:
+            self.state = self.run.restore(checkpoint, self.model, self.optimizer)
+            say(f"going on from step {self.state.step}")
+        self.world.same_weights(not_shared(self.model))
+        self.call = self.model if sharded else computing(self.model, self.machine, self.wishes.compile)
 
     def _describe(self) -> None:
         """What will happen, said once."""
@@ -274,28 +211,35 @@ class _Job:
         say(
             f"{self.recipe.name}: {count / 1e6:.1f} M parameters, {len(self.tokenizer):,} pieces, "
             f"{self.train_part.tokens() / 1e6:.2f} M tokens to train on, {self.valid_part.tokens():,} held out; "
-            f"{length} on {self.machine.device.type} in {self.machine.precision}, attention: {core}"
+            f"{length} on {self.machine.device.type} in {self.machine.precision}, attention: {core}{self._shown_world()}"
         )
+
+    def _shown_world(self) -> str:
+        if self.world.ranks == 1:
+            return ""
+        return f"; {self.world.ranks} processes, {'a share of' if is_sharded(self.model) else 'all'} weights on each"
 
     # ---- stages ----------------------------------------------------------------------------------------------------
 
     def train(self) -> None:
-        stages = list(self.recipe.stages.values())
-        total = sum(stage.share for stage in stages)
-        self.held_out = self._held_out_batches(stages[0])
+        stages = list(self.recipe.stages.items())
+        total = sum(stage.share for _, stage in stages)
+        self.held_out = self._held_out_batches(stages[0][1])
         self.overhead = time.monotonic() - self.began
-        events = Events(self.run.folder / "events", self.state.step)
-        with bar("pretrain", 1.0) as shown, events:
+        with ExitStack() as stack:
+            shown = stack.enter_context(bar("pretrain", 1.0))
+            if self.world.first:
+                self.events = stack.enter_context(Events(self.run.folder / "events", self.state.step))
             done = 0.0
-            for number, stage in enumerate(stages):
+            for number, (name, stage) in enumerate(stages):
                 done += stage.share / total
                 if number < self.state.stage:
                     continue
                 if number > self.state.stage:
                     self.state.stage, self.state.stage_step = number, 0
                 self.clock = self._clock(1.0 if number == len(stages) - 1 else done)
-                self._stage(stage, self.clock, shown, events)
-            figures = self._look(self.state, events)
+                self._stage(name, stage, self.clock, shown)
+            figures = self._look(self.state)
         self._finish(figures)
 
     def _clock(self, last: float) -> Clock:
@@ -304,18 +248,16 @@ class _Job:
             budget = max(self.wishes.budget - self.overhead - self.reserve, 1.0)
         return Clock(self.recipe.steps, budget, time.monotonic(), self.state.elapsed, last)
 
-    def _stage(self, stage: Stage, clock: Clock, shown: Bar, events: Events) -> None:
-        packer = self._packer(self.train_part, stage)
-        static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
-        micro = stage.micro or self._micro(stage)
-        loader = Loader(
-            packer, stage.batch, min(micro, stage.batch), self.wishes.seed, self.model.objective.corrupt, static
-        )
+    def _stage(self, name: str, stage: Stage, clock: Clock, shown: Bar) -> None:
+        loader = self._loader(name, stage)
+        work = work_of(self.recipe.objectives, stage.length)
+        account = Account.of(self.model.backbone.config, work, self.machine, self.world.ranks)
         offset = self.state.step - self.state.stage_step
         if self.state.held_out and not self.next_look:  # resumed: the last look is still good
             self.next_look = clock.progress(self.state.step) + self.recipe.evaluation.every
 
         def window(state: State, figures: dict[str, Any]) -> None:
+            figures = figures | account.figures(figures["tokens_per_second"])
             now = min(clock.progress(state.step), 1.0)
             shown.note(_note(figures, state))
             shown.advance(max(now - self.shown, 0.0))
@@ -326,15 +268,14 @@ class _Job:
                 "seconds": round(state.elapsed, 2),
                 "tokens": state.tokens,
             }
-            self.run.log({**line, **figures})
-            events.add(state.step, figures)
+            self._log(state, {**line, **figures}, figures, "train/")
 
         def evaluate(state: State) -> None:
-            self._look(state, events)
+            self._look(state)
             self.next_look = clock.progress(state.step) + self.recipe.evaluation.every
 
         def skipped(state: State, step: int, why: str) -> None:
-            sources = loader.sources(state.stage_step - (state.step - step))
+            sources = replace(loader, rank=0, ranks=1).sources(state.stage_step - (state.step - step))
             say(
                 f"step {step}: {why}; going back and leaving this batch out, its text is at {', '.join(sources[:3])} ..."
             )
@@ -362,7 +303,28 @@ class _Job:
             seed=self.wishes.seed,
             hooks=hooks,
             threads=1 if self.machine.device.type == "cpu" else 4,
+            world=self.world,
         )
+
+    def _loader(self, name: str, stage: Stage) -> Loader:
+        """The examples of this rank."""
+        share = share_of(stage.batch, self.world, f"stages.{name}.batch")
+        if stage.ramp:
+            share = share_of(stage.batch, replace(self.world, ranks=STAIRS * self.world.ranks), f"stages.{name}.batch")
+        micro = stage.micro or self._micro(stage)
+        if not stage.micro and self.machine.device.type == "cuda":
+            micro = next(n for n in range(min(micro, share), 0, -1) if share % n == 0)  # one shape, compiled once
+        micro = int(-self.world.agree([-float(min(micro, share))])[0])  # the least that a rank can take
+        static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
+        return Loader(
+            self._packer(self.train_part, stage), stage.batch, micro, self.wishes.seed, self.model.objective.corrupt,
+            static=static, ramp=stage.ramp, rank=self.world.rank, ranks=self.world.ranks,
+        )  # fmt: skip
+
+    def _log(self, state: State, line: dict[str, Any], figures: dict[str, Any], prefix: str) -> None:
+        if self.world.first:
+            self.run.log(line)
+            self.events.add(state.step, figures, prefix)
 
     def _packer(self, part: Part, stage: Stage) -> Packer:
         specials = Specials(self.tokenizer.id("cls"), self.tokenizer.id("sep"), self.tokenizer.id("pad"))
@@ -381,14 +343,18 @@ class _Job:
 
     # ---- between the steps -----------------------------------------------------------------------------------------
 
-    def _look(self, state: State, events: Events) -> dict[str, float]:
-        """The loss on held-out text: always the same examples with the same masks, at the first stage's length."""
+    def _look(self, state: State) -> dict[str, float]:
+        """The loss on held-out text: always the same examples with the same masks, at the first stage's length.
+
+        Every rank looks at all of it: no slower than one looking while the others wait, and right for weights in shares.
+        """
         if not self.held_out:
             return {}
         began = time.monotonic()
         state.held_out = held_out(self.model, self.model, self.held_out, self.machine)
-        self.run.log({"step": state.step, "seconds": round(state.elapsed, 2), "held_out": state.held_out})
-        events.add(state.step, state.held_out, "held_out/")
+        fold(self.model)
+        line = {"step": state.step, "seconds": round(state.elapsed, 2), "held_out": state.held_out}
+        self._log(state, line, state.held_out, "held_out/")
         self._keep(began)
         return state.held_out
 
@@ -426,7 +392,7 @@ class _Job:
             raise SesameError(
                 "every batch had to be left out: the training diverges from the start; lower optimizer.rate"
             )
-        self.run.save_final(self._parts(), self._card(self.state))
+        self.run.save_final(self._in_one_piece(), self._card(self.state))
         shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
         done = f"{self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens"
         say(f"{self.run.final}: done after {done}; held out: {shown or 'no text'}")
@@ -434,12 +400,32 @@ class _Job:
     def _parts(self) -> Parts:
         return Parts(self.model.backbone, {**self.untouched, **self.model.objective.heads()}, self.tokenizer)
 
+    def _in_one_piece(self) -> Parts:
+        """The parts with whole weights; shares are brought together on rank 0, elsewhere the parts stay as they are."""
+        parts = self._parts()
+        if not is_sharded(self.model):
+            return parts
+        found = collect(parts.state(), self.world)
+        if self.twin is None:
+            return parts
+        for module in (self.twin.backbone, *self.twin.heads.values()):
+            module.to_empty(device="cpu")
+        with torch.no_grad():
+            for name, tensor in self.twin.state().items():
+                tensor.copy_(found[name])
+        return self.twin
+
     def _card(self, state: State) -> str:
         return card(self.recipe.name, self.recipe.paper, self.run.identity, state)
 
 
+def _without_numbers(parts: Parts) -> Parts:
+    backbone, heads = deepcopy((parts.backbone, parts.heads))
+    for module in (backbone, *heads.values()):
+        module.to("meta")
+    return Parts(backbone, heads, parts.tokenizer)
+
+
 def _note(figures: dict[str, Any], state: State) -> str:
-    rate = figures["tokens_per_second"]
-    speed = f"{rate / 1e6:.2f} M" if rate >= 1e6 else f"{rate / 1e3:.1f} k"
     held = f" · held out {state.held_out['mlm']:.3f}" if "mlm" in state.held_out else ""
-    return f"step {state.step} · loss {figures['loss']:.3f}{held} · {speed} tokens/s · {figures['padding']:.0%} padding"
+    return f"step {state.step} · loss {figures['loss']:.3f}{held} · {note(figures)}"

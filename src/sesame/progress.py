@@ -1,5 +1,9 @@
-"""Progress that people and logs can read: a bar with rate and time left on a terminal, plain lines when piped."""
+"""Progress that people and logs can read: a bar with rate and time left on a terminal, plain lines when piped.
 
+Of the processes that `torchrun` starts, only the first one speaks.
+"""
+
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -15,15 +19,21 @@ class Bar(Protocol):
         """Show `text` behind the bar: losses, rates."""
 
 
+def speaks() -> bool:
+    """Whether this process speaks to the user: it is alone, or the first of many."""
+    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
+
+
 def say(text: str) -> None:
     """One line for the user, on stderr, so that stdout stays free for answers."""
-    print(text, file=sys.stderr, flush=True)
+    if speaks():
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def bar(what: str, total: float | None, unit: str = "") -> Iterator[Bar]:
     """Show the progress of `what`. `unit` "B" counts in megabytes; `total` None means that the end is not known."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and speaks():
         with _TerminalBar(what, total, unit) as shown:
             yield shown
     else:

@@ -23,7 +23,7 @@ def _loader(batch: int, ramp: int, rank: int = 0, ranks: int = 1, rows: int = 10
 
 @given(st.integers(1, 64), st.integers(0, 50), st.integers(1, 4), st.integers(0, 80))
 def test_the_position_is_the_sum_of_all_batches_before(each: int, ramp: int, ranks: int, step: int) -> None:
-    loader = _loader(each * ranks, ramp, ranks=ranks)
+    loader = _loader(each * ranks * STAIRS, ramp, ranks=ranks)
     assert loader.before(step) == ranks * sum(loader.share(before) for before in range(step))
 
 

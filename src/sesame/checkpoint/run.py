@@ -6,9 +6,11 @@
     RUN/events/             the same for TensorBoard
     RUN/tokenizer/          the tokenizer, if it was trained for this run
     RUN/checkpoints/step-N/ a model folder, plus train/: optimiser, position, length of the log, sums
-    RUN/final/              the result
+                            or, when weights are in shares, train/shards/ instead of the model: see `shards.py`
+    RUN/final/              the result, always in one piece
 
-A checkpoint appears in one piece. One that was damaged later is noticed by its sums, and the one before it is taken.
+Rank 0 owns the folder; other ranks read it, and write nothing but their shares. A checkpoint appears in one piece.
+One that was damaged later is noticed by its sums, and the one before it is taken.
 """
 
 import fcntl
@@ -25,32 +27,37 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.shards import read_shards, write_shards
 from sesame.config import dump_toml, read_toml
 from sesame.errors import SesameError
 from sesame.files import disk_errors, full_disk, is_aside, read_json, tidy, whole_folder, write_json, write_whole
 from sesame.progress import say
 from sesame.train.optim import Optimizer, load_optimizer, optimizer_tensors
+from sesame.train.parallel import ALONE, World
+from sesame.train.shares import is_sharded
 from sesame.train.state import State
 
+SHARDS = Path("train") / "shards"  # in a checkpoint
 KEEP = 2  # checkpoints, so that a damaged one has a predecessor
 
 
 class Run:
-    """A run's folder, claimed for this process."""
+    """A run's folder, claimed for this process, or for the processes of `world`."""
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
-        self.folder, self.identity = folder, identity
+    def __init__(self, folder: Path, identity: Mapping[str, Any], world: World = ALONE) -> None:
+        self.folder, self.identity, self.world = folder, identity, world
         self.metrics = folder / "metrics.jsonl"
         self.final = folder / "final"
 
     @classmethod
     @contextmanager
-    def claim(cls, folder: Path, identity: Mapping[str, Any]) -> Iterator["Run"]:
+    def claim(cls, folder: Path, identity: Mapping[str, Any], world: World = ALONE) -> Iterator["Run"]:
         """Start a run in an empty or new folder, or go on with the same run; refuse everything else."""
-        run = cls(folder, identity)
+        run = cls(folder, identity, world)
         with ExitStack() as stack:
             with disk_errors(folder):
-                new = run._open(stack)
+                new = world.first and run._open(stack)
+            world.wait()
             try:
                 with full_disk(folder):
                     yield run
@@ -95,6 +102,8 @@ class Run:
 
     def bind(self, stores: Sequence[str]) -> None:
         """Hold the run to the text of its first checkpoint: `stores` name the content, not the files."""
+        if not self.world.first:
+            return
         kept = self.folder / "text.json"
         known = read_json(kept) if kept.is_file() and self._begun() else list(stores)
         if known != list(stores):
@@ -104,26 +113,45 @@ class Run:
         write_json(kept, known)
 
     def save(self, parts: Parts, model: nn.Module, optimizer: Optimizer, state: State, card: str) -> Path:
-        """Write a checkpoint, then drop the oldest."""
+        """Write a checkpoint, then drop the oldest. All ranks call this; without shares, only rank 0 has work."""
         target = self.folder / "checkpoints" / f"step-{state.step}"
-        with whole_folder(target) as folder:
-            save_parts(folder, parts, self.identity, card)
-            (folder / "train").mkdir()
-            save_file(_cpu(optimizer_tensors(model, optimizer)), folder / "train" / "optimizer.safetensors")
-            write_json(folder / "train" / "state.json", state.to_json())
-            write_json(folder / "train" / "metrics.json", {"bytes": self._logged()})
-            files = sorted(file for file in folder.rglob("*") if file.is_file())
-            write_json(folder / "train" / "sums.json", {str(f.relative_to(folder)): _sum(f) for f in files})
-        for old in self._checkpoints()[KEEP:]:
-            shutil.rmtree(old, ignore_errors=True)
+        sharded = is_sharded(model)
+        with ExitStack() as stack:
+            aside = stack.enter_context(whole_folder(target)) if self.world.first else target
+            if sharded:
+                told = Path(self.world.tell(str(aside)))
+                write_shards(told / SHARDS, model, optimizer, self.world)
+            if self.world.first:
+                if not sharded:
+                    save_parts(aside, parts, self.identity, card)
+                    (aside / "train").mkdir()
+                    save_file(_cpu(optimizer_tensors(model, optimizer)), aside / "train" / "optimizer.safetensors")
+                self._note(aside, state)
+        if self.world.first:
+            for old in self._checkpoints()[KEEP:]:
+                shutil.rmtree(old, ignore_errors=True)
         return target
 
+    def _note(self, folder: Path, state: State) -> None:
+        """What belongs to every checkpoint: position, length of the log, sums of all files."""
+        write_json(folder / "train" / "state.json", state.to_json())
+        write_json(folder / "train" / "metrics.json", {"bytes": self._logged()})
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        write_json(folder / "train" / "sums.json", {str(f.relative_to(folder)): _sum(f) for f in files})
+
     def save_final(self, parts: Parts, card: str) -> None:
-        with whole_folder(self.final) as folder:
-            save_parts(folder, parts, self.identity, card)
+        """Write the result; `parts` are in one piece."""
+        if self.world.first:
+            with whole_folder(self.final) as folder:
+                save_parts(folder, parts, self.identity, card)
 
     def latest(self) -> Path | None:
-        """The newest checkpoint that is whole."""
+        """The newest checkpoint that is whole; rank 0 looks for all."""
+        found = self._newest() if self.world.first else None
+        name = self.world.tell("" if found is None else found.name)
+        return self.folder / "checkpoints" / name if name else None
+
+    def _newest(self) -> Path | None:
         for folder in self._checkpoints():
             if _whole(folder):
                 return folder
@@ -131,13 +159,18 @@ class Run:
         return None
 
     def restore(self, folder: Path, model: nn.Module, optimizer: Optimizer) -> State:
-        """Optimiser and position; the weights are read by the caller, who knows their names."""
-        load_optimizer(model, optimizer, load_file(folder / "train" / "optimizer.safetensors"))
+        """Optimiser and position, and weights in shares; others are read by the caller, who knows their names."""
+        if in_shares(folder):
+            read_shards(folder / SHARDS, model, optimizer, self.world)
+        else:
+            load_optimizer(model, optimizer, load_file(folder / "train" / "optimizer.safetensors"))
         state = State.from_json(read_json(folder / "train" / "state.json"))
         self._cut_metrics(read_json(folder / "train" / "metrics.json")["bytes"])
         return state
 
     def log(self, line: Mapping[str, Any]) -> None:
+        if not self.world.first:
+            return
         with disk_errors(self.metrics), self.metrics.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(line, ensure_ascii=False) + "\n")
 
@@ -149,7 +182,7 @@ class Run:
 
     def _cut_metrics(self, size: int) -> None:
         """Forget what was logged after the checkpoint: it will be logged again."""
-        if self._logged() > size:
+        if self.world.first and self._logged() > size:
             with disk_errors(self.metrics):
                 os.truncate(self.metrics, size)
 
@@ -158,6 +191,11 @@ class Run:
         found = (self.folder / "checkpoints").glob("step-*")
         numbered = [(int(f.name[5:]), f) for f in found if f.name[5:].isdigit()]
         return [folder for _, folder in sorted(numbered, reverse=True)]
+
+
+def in_shares(checkpoint: Path) -> bool:
+    """Whether a checkpoint holds shares of weights instead of a model folder."""
+    return (checkpoint / SHARDS).is_dir()
 
 
 def _same(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:

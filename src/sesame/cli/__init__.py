@@ -13,6 +13,7 @@ from sesame.cli import answers, models, prepare, teach, train
 from sesame.cli.show import complain
 from sesame.errors import SesameError
 from sesame.files import abandon
+from sesame.progress import speaks
 
 # Threads of PyTorch that wait asleep, not spinning: beside other work on the machine a step is twice as fast.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -40,6 +41,8 @@ def _root(version: bool = typer.Option(False, "--version", help="Say the version
 
 def main() -> None:
     """Run a command; a user's mistake ends with one sentence and exit code 2, never with a traceback."""
+    if not speaks():
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # of many processes the first one gives the answers
     before = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         app()

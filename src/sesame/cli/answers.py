@@ -7,6 +7,11 @@ from pathlib import Path
 
 import typer
 
+DEVICE = typer.Option("auto", help="auto, cpu or cuda.")
+ENGINE = typer.Option("torch", help="Who computes: torch or onnx.")
+PRECISION = typer.Option("fp32", help="fp32, bf16 (CPUs with AMX or AVX512-BF16, GPUs) or int8 (CPUs).")
+ACCEPT = typer.Option(False, "--accept", help="Take bf16 or int8 even if too few answers agree with fp32.")
+
 
 def register(app: typer.Typer) -> None:
     app.command()(fill)
@@ -55,7 +60,10 @@ def fill(
     texts: list[str] = typer.Argument(None, help="Texts with [MASK]; without them, lines of standard input."),
     file: Path | None = typer.Option(None, help="A file with one text a line."),
     top: int = typer.Option(5, min=1, help="How many tokens for each mask."),
-    device: str = typer.Option("auto", help="auto, cpu or cuda."),
+    device: str = DEVICE,
+    engine: str = ENGINE,
+    precision: str = PRECISION,
+    accept: bool = ACCEPT,
     json: bool = typer.Option(False, "--json", help="One JSON object a text."),
 ) -> None:
     """Fill the masks in a text: the best tokens with their probabilities.
@@ -65,9 +73,8 @@ def fill(
     import sesame
 
     wanted = lines_of(texts, file)
-    loaded = sesame.load(model, device)
-    for text in wanted:
-        masks = loaded.fill(text, top)[0]
+    answers = sesame.load(model, device, engine, precision, accept).fill(wanted, top)
+    for text, masks in zip(wanted, answers, strict=True):
         if json:
             found = [
                 {"start": m.start, "end": m.end, "tokens": m.tokens, "probabilities": m.probabilities} for m in masks
@@ -91,7 +98,10 @@ def embed(
     ),
     pooling: str = typer.Option("mean", help="mean, max, cls or pooler."),
     out: Path | None = typer.Option(None, help="Write a NumPy file (.npy) instead of JSON lines."),
-    device: str = typer.Option("auto", help="auto, cpu or cuda."),
+    device: str = DEVICE,
+    engine: str = ENGINE,
+    precision: str = PRECISION,
+    accept: bool = ACCEPT,
 ) -> None:
     """Turn texts into vectors.
 
@@ -110,7 +120,7 @@ def embed(
             raise SesameError(f"--out {out}: must end in .npy")
         check_new(out)
     wanted = lines_of(texts, file)
-    vectors = sesame.load(model, device).embed(wanted, layers, pooling, progress=True)
+    vectors = sesame.load(model, device, engine, precision, accept).embed(wanted, layers, pooling, progress=True)
     if out is None:
         for text, vector in zip(wanted, vectors, strict=True):
             typer.echo(

@@ -2,15 +2,15 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 
 from sesame.errors import SesameError
 from sesame.files import disk_errors
+from sesame.progress import say
 
 
 def complain(text: str) -> None:
-    print(f"sesame: {text}", file=sys.stderr, flush=True)
+    say(f"sesame: {text}")
 
 
 def check_new(out: Path) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import typer
 
+from sesame.cli.answers import ACCEPT, DEVICE, ENGINE, PRECISION
+
 TASKS = ("classify", "regress", "tag", "qa", "choice")
 
 
@@ -60,7 +62,7 @@ def finetune(
     ),
     baselines: bool = typer.Option(True, "--baselines/--no-baselines", help="Majority and TF-IDF beside the result."),
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
-    precision: str = typer.Option("auto", help="auto, fp32 or bf16."),
+    precision: str = typer.Option("auto", help="auto, fp32, bf16 or mixed."),
     save_minutes: float = typer.Option(5.0, help="Minutes between two checkpoints."),
     save_steps: int = typer.Option(0, min=0, help="Steps between two checkpoints, instead of minutes."),
 ) -> None:
@@ -77,8 +79,8 @@ def finetune(
 
     if task not in TASKS:
         raise SesameError(f"--task {task}: must be one of {', '.join(TASKS)}")
-    if precision not in ("auto", "fp32", "bf16"):
-        raise SesameError(f"--precision {precision}: must be auto, fp32 or bf16")
+    if precision not in ("auto", "fp32", "bf16", "mixed"):
+        raise SesameError(f"--precision {precision}: must be auto, fp32, bf16 or mixed")
     if text_budget is not None and text_steps is not None:
         raise SesameError("--text-budget and --text-steps both say when to end; give one of them")
     given = {"epochs": epochs, "optimizer.rate": rate, "task.layers": None if layers is None else f'"{layers}"'}
@@ -197,7 +199,10 @@ def predict(
     abstain: float = typer.Option(0.0, min=0.0, max=1.0, help="Give no answer below this probability."),
     out: Path | None = typer.Option(None, help="Write answers here (.jsonl or .csv) instead of to the screen."),
     json: bool = typer.Option(False, "--json", help="One JSON object a text."),
-    device: str = typer.Option("auto", help="auto, cpu or cuda."),
+    device: str = DEVICE,
+    engine: str = ENGINE,
+    precision: str = PRECISION,
+    accept: bool = ACCEPT,
 ) -> None:
     """Answers of a fine-tuned model, with probabilities and places in the original text.
 
@@ -208,7 +213,7 @@ def predict(
     from sesame.cli.predictions import check_out, examples_of, write_replies
 
     check_out(out)
-    loaded = load(model, device)
+    loaded = load(model, device, engine, precision, accept)
     kind = loaded.task(task).config.kind
     table = file is not None and file.suffix not in (".txt", "")
     given = None if table else lines_of(texts, file)

@@ -31,11 +31,18 @@ def pretrain(
     seed: int = typer.Option(0, help="Another seed is another run."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change the recipe: optimizer.rate=1e-3"),
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
-    precision: str = typer.Option("auto", help="auto, fp32 or bf16."),
+    precision: str = typer.Option("auto", help="auto, fp32, bf16 or mixed."),
     save_minutes: float = typer.Option(5.0, help="Minutes between two checkpoints."),
     save_steps: int = typer.Option(0, min=0, help="Steps between two checkpoints, instead of minutes."),
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
     compile: bool | None = typer.Option(None, "--compile/--no-compile", help="torch.compile; by default on a GPU."),
+    parallel: str = typer.Option(
+        "auto", help="Under torchrun: ddp (all weights on each process), fsdp (a share of them) or auto."
+    ),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="Prepare, measure a few steps and say what the run would be; needs no --out."
+    ),
+    json: bool = typer.Option(False, "--json", help="The plan of --dry-run for a program."),
 ) -> None:
     """Pre-train a model on raw text. The same command goes on after any interruption.
 
@@ -46,20 +53,28 @@ def pretrain(
     from sesame.pretraining import Wishes
     from sesame.pretraining import pretrain as run
 
-    if precision not in ("auto", "fp32", "bf16"):
-        raise SesameError(f"--precision {precision}: must be auto, fp32 or bf16")
+    if precision not in ("auto", "fp32", "bf16", "mixed"):
+        raise SesameError(f"--precision {precision}: must be auto, fp32, bf16 or mixed")
     if budget is not None and steps is not None:
         raise SesameError("--budget and --steps both say when to end; give one of them")
+    if json and not dry_run:
+        raise SesameError("--json prints the plan of --dry-run; add that, or leave --json out")
     if out is None:
         out = Path("runs") / "-".join(part for part in (Path(recipe).stem, size) if part)
-    run(
-        Wishes(
-            recipe=recipe, text=[*text, *(more or [])], out=out, size=size, start=start, tokenizer=tokenizer, valid=valid,
-            budget=seconds(budget), steps=steps, seed=seed, settings=settings, device=device,
-            precision=precision,  # type: ignore[arg-type]
-            save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile, extend=extend or 0,
-        )
+    wishes = Wishes(
+        recipe=recipe, text=[*text, *(more or [])], out=out, size=size, start=start, tokenizer=tokenizer, valid=valid,
+        budget=seconds(budget), steps=steps, seed=seed, settings=settings, device=device,
+        precision=precision,  # type: ignore[arg-type]
+        save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile, extend=extend or 0,
+        parallel=parallel,  # type: ignore[arg-type]
     )  # fmt: skip
+    if dry_run:
+        from sesame.dry_run import dry_run as plan
+        from sesame.plan_table import show
+
+        show(plan(wishes), json)
+    else:
+        run(wishes)
 
 
 def demo(

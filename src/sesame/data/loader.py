@@ -42,18 +42,17 @@ class Loader:
 
     def share(self, step: int) -> int:
         """Examples of each rank in a step."""
-        whole = self.batch // self.ranks
-        return whole if step >= self.ramp else _stair(whole, step * STAIRS // self.ramp)
+        size = self.batch if step >= self.ramp else _stair(self.batch, step * STAIRS // self.ramp)
+        return size // self.ranks
 
     def before(self, step: int) -> int:
         """Examples of all ranks in all steps before this one."""
-        whole, at = self.batch // self.ranks, 0
-        found = max(0, step - self.ramp) * whole
+        at, found = 0, max(0, step - self.ramp) * self.batch
         for stair in range(STAIRS if self.ramp else 0):
             end = -(-(stair + 1) * self.ramp // STAIRS)
-            found += max(0, min(step, end) - at) * _stair(whole, stair)
+            found += max(0, min(step, end) - at) * _stair(self.batch, stair)
             at = end
-        return found * self.ranks
+        return found
 
     def load(self, step: int, progress: float) -> list[Batch]:
         epochs, rows = self.rows(step)
@@ -75,9 +74,9 @@ class Loader:
         return list(dict.fromkeys(self.packer.source(int(row)) for row in rows))
 
 
-def _stair(whole: int, number: int) -> int:
-    """The share on a stair, the first being 0."""
-    return max(1, whole * (number + 1) // STAIRS)
+def _stair(batch: int, number: int) -> int:
+    """The examples of a step on a stair, the first being 0."""
+    return max(1, batch * (number + 1) // STAIRS)
 
 
 class Prefetcher:

@@ -2,48 +2,78 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from sesame.backbones import Backbone
+from sesame.backbones.fast import FastEncoder
 from sesame.data.batch import Batch
 from sesame.data.examples import Example
 from sesame.progress import Bar
 from sesame.tasks.base import Item, Reply, Task
+from sesame.tasks.streams import side_by_side, tokens_each
 
 TOKENS = 8192  # places of a batch: enough to fill two cores, little enough to stay in memory
 
 
-@torch.no_grad()
+class Engine(Protocol):
+    """Backbone and head in one, computed elsewhere: a padded batch on the CPU to the head's numbers."""
+
+    def logits(self, batch: Batch) -> Tensor: ...
+
+
 def logits_of(
     task: Task,
-    backbone: Backbone,
+    backbone: Backbone | FastEncoder | Engine,
     items: Sequence[Item],
     pad: int,
     precision: torch.dtype | None = None,
     progress: Bar | None = None,
 ) -> list[Tensor]:
-    """The logits of every item, on the CPU, in the order given; `precision` bfloat16 computes in it."""
-    device = next(backbone.parameters()).device
-    training = task.training, backbone.training
-    task.eval()
-    backbone.eval()
+    """The logits of every item, on the CPU, in the order given; `precision` bfloat16 computes a `Backbone` in it."""
     found: list[Tensor] = [torch.empty(0)] * len(items)
+    fast = isinstance(backbone, FastEncoder)
+    device = next(backbone.parameters()).device if isinstance(backbone, Backbone) else torch.device("cpu")
     tokens = TOKENS if device.type == "cpu" else 16 * TOKENS
-    for group in _groups(items, tokens):
+    if fast:
+        tokens = tokens_each(sum(item.tokens for item in items))
+
+    def work(group: list[int]) -> None:
         chosen = [items[i] for i in group]
         batch = task.collate(chosen, pad).to(device)
-        with torch.autocast(device.type, precision or torch.bfloat16, enabled=precision is not None):
-            features = [task.features(backbone(part, task.looks_at(part))) for part in _slices(batch, tokens)]
-            logits = task.logits(torch.cat(features, dim=1), batch)
-        for index, part in zip(group, task.split(logits.float().cpu(), chosen), strict=True):
+        with torch.no_grad(), torch.autocast(device.type, precision or torch.bfloat16, enabled=precision is not None):
+            logits = _logits(task, backbone, batch, tokens).float().cpu()
+        for index, part in zip(group, task.split(logits, chosen), strict=True):
             found[index] = part
         if progress is not None:
             progress.advance(len(group))
-    task.train(training[0])
-    backbone.train(training[1])
+
+    modules = [module for module in (task, backbone) if isinstance(module, torch.nn.Module)]
+    training = [module.training for module in modules]
+    for module in modules:
+        module.eval()
+    groups = _groups(items, tokens)
+    if fast:
+        side_by_side(work, groups[::-1])
+    else:
+        for group in groups:
+            work(group)
+    for module, before in zip(modules, training, strict=True):
+        module.train(before)
     return found
+
+
+def _logits(task: Task, backbone: Backbone | FastEncoder | Engine, batch: Batch, tokens: int) -> Tensor:
+    if isinstance(backbone, FastEncoder):
+        last = task.config.layers == "last"
+        features = [task.features(backbone(part, task.looks_at(part), last)) for part in _slices(batch, tokens)]
+    elif isinstance(backbone, Backbone):
+        features = [task.features(backbone(part, task.looks_at(part))) for part in _slices(batch, tokens)]
+    else:
+        return backbone.logits(batch)
+    return task.logits(torch.cat(features, dim=1), batch)
 
 
 def answer(task: Task, examples: Sequence[Example], items: Sequence[Item], logits: Sequence[Tensor]) -> list[Reply]:

@@ -9,12 +9,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones import Backbone
+from sesame.backbones import Backbone, Encoded
+from sesame.backbones.fast import FastEncoder
 from sesame.config import unknown
+from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.progress import Bar
+from sesame.tasks.answer import Engine
 from sesame.tasks.inputs import batch_of, by_length
 from sesame.tasks.layers import choose_layers
+from sesame.tasks.streams import side_by_side, tokens_each
 from sesame.text import Encoding, Tokenizer
 
 POOLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -24,9 +28,8 @@ POOLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-@torch.no_grad()
 def embed(
-    backbone: Backbone,
+    backbone: Backbone | FastEncoder | Engine,
     pooler: nn.Module | None,
     tokenizer: Tokenizer,
     encodings: Sequence[Encoding],
@@ -40,20 +43,49 @@ def embed(
         raise SesameError(unknown(pooling, known, "--pooling", "choice"))
     if pooling == "pooler" and pooler is None:
         raise SesameError("this model has no trained pooler; choose --pooling mean or cls")
-    backbone.eval()
-    device = next(backbone.parameters()).device
     found: list[Tensor] = [torch.empty(0)] * len(encodings)
-    for group in by_length(encodings):
-        batch = batch_of([encodings[i] for i in group], tokenizer.id("pad")).to(device)
-        chosen = choose_layers(layers, backbone(batch).layers)
-        real = torch.arange(batch.ids.shape[1], device=device)[None] < batch.lengths[:, None]
-        if pooling == "pooler":
-            assert pooler is not None
-            chosen = pooler(chosen[:, 0]).tanh()
-        elif pooling != "none":
-            chosen = POOLS[pooling](chosen, real)
+    device, pad = torch.device("cpu"), tokenizer.id("pad")
+    if isinstance(backbone, Backbone):
+        backbone.eval()
+        device = next(backbone.parameters()).device
+
+    def work(group: list[int]) -> None:
+        batch = batch_of([encodings[i] for i in group], pad).to(device)
+        with torch.inference_mode():
+            if isinstance(backbone, Backbone | FastEncoder):
+                vectors = _pool(_encode(backbone, batch, layers, pooling), layers, pooling, pooler).cpu()
+            else:
+                vectors = backbone.logits(batch)
         for row, index in enumerate(group):
-            found[index] = (chosen[row, : len(encodings[index].ids)] if pooling == "none" else chosen[row]).cpu()
+            found[index] = vectors[row, : len(encodings[index].ids)] if pooling == "none" else vectors[row]
         if progress is not None:
             progress.advance(len(group))
+
+    if isinstance(backbone, FastEncoder):
+        tokens = tokens_each(sum(len(encoding.ids) for encoding in encodings))
+        side_by_side(work, by_length(encodings, tokens)[::-1])
+    else:
+        for group in by_length(encodings):
+            work(group)
     return found
+
+
+def _encode(backbone: Backbone | FastEncoder, batch: Batch, layers: str, pooling: str) -> Encoded:
+    """No more of the last layer than is read."""
+    if layers != "last":
+        return backbone(batch)
+    only = batch.lengths.new_zeros(batch.size, 1) if pooling in ("cls", "pooler") else None
+    return backbone(batch, only, last=True) if isinstance(backbone, FastEncoder) else backbone(batch, only)
+
+
+def _pool(encoded: Encoded, layers: str, pooling: str, pooler: nn.Module | None) -> Tensor:
+    chosen = choose_layers(layers, encoded.layers)
+    if pooling == "none":
+        return chosen
+    if pooling == "pooler":
+        assert pooler is not None
+        return pooler(chosen[:, 0]).tanh()  # type: ignore[no-any-return]
+    batch = encoded.batch
+    if pooling == "mean" and batch.full:
+        return chosen.mean(1)
+    return POOLS[pooling](chosen, torch.arange(batch.ids.shape[1], device=chosen.device)[None] < batch.lengths[:, None])

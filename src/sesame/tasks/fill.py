@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sesame.backbones import Backbone
+from sesame.backbones.fast import FastEncoder
 from sesame.errors import SesameError
-from sesame.tasks.inputs import batch_of
-from sesame.text import Tokenizer
+from sesame.tasks.answer import Engine
+from sesame.tasks.inputs import batch_of, by_length
+from sesame.tasks.streams import side_by_side, tokens_each
+from sesame.text import Encoding, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -31,34 +34,60 @@ def mark_masks(text: str, tokenizer: Tokenizer) -> str:
     return text
 
 
-@torch.no_grad()
 def fill(
-    backbone: Backbone, head: nn.Module, tokenizer: Tokenizer, texts: Sequence[str], top: int, limit: int
+    backbone: Backbone | FastEncoder | Engine,
+    head: nn.Module | None,
+    table: Tensor | None,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    top: int,
+    limit: int,
 ) -> list[list[Filled]]:
-    """For each text, for each mask in it, the `top` best tokens."""
-    answers = []
-    backbone.eval()
-    head.eval()
-    for text in texts:
-        marked = mark_masks(text, tokenizer)
-        encoding = tokenizer.encode(marked, special=True)
-        if len(encoding.ids) > limit:
-            raise SesameError(
-                f"the text has {len(encoding.ids)} tokens, the model takes {limit}; shorten it: {text[:60]!r}"
-            )
-        places = [at for at, id in enumerate(encoding.ids) if id == tokenizer.id("mask")]
-        if not places:
-            raise SesameError(f"no mask in {text[:60]!r}; write [MASK] where a word is wanted")
-        device = next(backbone.parameters()).device
-        batch = batch_of([encoding], tokenizer.id("pad")).to(device)
-        at = torch.tensor([places], device=device)
-        hidden = backbone(batch, at).take(at)[0]
-        chances = head(hidden, backbone.token_table()).float().softmax(-1)[:, : len(tokenizer)]
-        best = chances.topk(min(top, chances.shape[-1]), dim=-1)
-        answers.append(
-            [
-                Filled(*encoding.offsets[place], [tokenizer.token(id) for id in ids], values)
-                for place, ids, values in zip(places, best.indices.tolist(), best.values.tolist(), strict=True)
+    """For each text, for each mask in it, the `top` best tokens; `head` and token `table` as the backbone needs them."""
+    encodings = tokenizer.encode_batch([mark_masks(text, tokenizer) for text in texts], special=True)
+    mask, pad, size = tokenizer.id("mask"), tokenizer.id("pad"), len(tokenizer)
+    places = [_places(*each, mask, limit) for each in zip(texts, encodings, strict=True)]
+    answers: list[list[Filled]] = [[]] * len(texts)
+    for module in (backbone, head):
+        if isinstance(module, nn.Module):
+            module.eval()
+
+    def work(group: list[int]) -> None:
+        batch = batch_of([encodings[i] for i in group], pad)
+        most = max(len(places[i]) for i in group)
+        at = torch.tensor([places[i] + [0] * (most - len(places[i])) for i in group])
+        with torch.inference_mode():
+            if isinstance(backbone, Backbone | FastEncoder):
+                assert head is not None
+                assert table is not None
+                batch, at = batch.to(table.device), at.to(table.device)
+                hidden = backbone(batch, at).take(at)
+                rows = [head(hidden[row, : len(places[i])], table) for row, i in enumerate(group)]
+            else:
+                logits = backbone.logits(batch)
+                rows = [logits[row, places[i]] for row, i in enumerate(group)]
+            best = [row.float().softmax(-1)[:, :size].topk(min(top, size), dim=-1) for row in rows]
+        for index, (values, ids) in zip(group, best, strict=True):
+            spots = zip(places[index], ids.tolist(), values.tolist(), strict=True)
+            answers[index] = [
+                Filled(*encodings[index].offsets[place], [tokenizer.token(id) for id in row], chances)
+                for place, row, chances in spots
             ]
-        )
+
+    if isinstance(backbone, FastEncoder):
+        side_by_side(work, by_length(encodings, tokens_each(sum(len(e.ids) for e in encodings)))[::-1])
+    else:
+        for group in by_length(encodings):
+            work(group)
     return answers
+
+
+def _places(text: str, encoding: Encoding, mask: int, limit: int) -> list[int]:
+    if len(encoding.ids) > limit:
+        raise SesameError(
+            f"the text has {len(encoding.ids)} tokens, the model takes {limit}; shorten it: {text[:60]!r}"
+        )
+    found = [at for at, id in enumerate(encoding.ids) if id == mask]
+    if not found:
+        raise SesameError(f"no mask in {text[:60]!r}; write [MASK] where a word is wanted")
+    return found

@@ -5,19 +5,17 @@ from collections.abc import Sequence
 import torch
 
 from sesame.data.batch import Batch
-from sesame.text import Encoding
+from sesame.text import Encoding, Tokenizer
 
 
 def batch_of(encodings: Sequence[Encoding], pad: int) -> Batch:
     """Encoded texts as one padded batch."""
-    lengths = torch.tensor([len(encoding.ids) for encoding in encodings])
-    width = int(lengths.max()) if len(encodings) else 0
-    ids = torch.full((len(encodings), width), pad)
-    segments = torch.zeros(len(encodings), width, dtype=torch.long)
-    for row, encoding in enumerate(encodings):
-        ids[row, : len(encoding.ids)] = torch.tensor(encoding.ids)
-        segments[row, : len(encoding.ids)] = torch.tensor(encoding.segments)
-    return Batch(ids, lengths, segments=segments, full=bool((lengths == width).all()))
+    lengths = [len(encoding.ids) for encoding in encodings]
+    width = max(lengths, default=0)
+    ids = torch.tensor([e.ids + [pad] * (width - len(e.ids)) for e in encodings], dtype=torch.long)
+    segments = torch.tensor([e.segments + [0] * (width - len(e.ids)) for e in encodings], dtype=torch.long)
+    full = all(length == width for length in lengths)
+    return Batch(ids.view(-1, width), torch.tensor(lengths), segments=segments.view(-1, width), full=full)
 
 
 def by_length(encodings: Sequence[Encoding], tokens: int = 4096) -> list[list[int]]:
@@ -30,3 +28,12 @@ def by_length(encodings: Sequence[Encoding], tokens: int = 4096) -> list[list[in
         else:
             groups.append([index])
     return groups
+
+
+def ids_and_segments(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
+    """Whole inputs on all cores, without the places in the text, which cost more than the ids."""
+    quick = getattr(tokenizer.backend, "encode_batch_fast", tokenizer.backend.encode_batch)
+    try:
+        return [Encoding(found.ids, [], [], found.type_ids) for found in quick(list(texts))]
+    except (TypeError, UnicodeEncodeError):  # half of a surrogate pair: the careful way knows what to do
+        return tokenizer.encode_batch(list(texts), special=True)

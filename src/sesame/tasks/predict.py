@@ -6,10 +6,11 @@ from dataclasses import replace
 import torch
 
 from sesame.backbones import Encoder
+from sesame.backbones.fast import FastEncoder
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.progress import bar, say
-from sesame.tasks.answer import answer, logits_of
+from sesame.tasks.answer import Engine, answer, logits_of
 from sesame.tasks.base import Reply, Task
 from sesame.tasks.windows import Inputs
 from sesame.text import Tokenizer
@@ -21,13 +22,15 @@ def predict(
     tokenizer: Tokenizer,
     examples: Sequence[Example],
     *,
+    engine: FastEncoder | Engine | None = None,
     precision: torch.dtype | None = None,
     abstain: float = 0.0,
     progress: bool = False,
 ) -> list[Reply]:
     """One answer for each example; where the model is less sure than `abstain`, the answer is None and says so.
 
-    Of several answers (entities, labels at once) those that are not sure enough are left out.
+    Of several answers (entities, labels at once) those that are not sure enough are left out. An `engine`, where one is
+    given, computes instead of the backbone.
     """
     if abstain > 0 and task.config.kind == "regress":
         raise SesameError("a number comes without a probability, so there is nothing to abstain by; leave it out")
@@ -42,7 +45,7 @@ def predict(
     if inputs.shortened:
         say(f"{inputs.shortened:,} texts had to be shortened to fit beside the other one")
     with bar("predict", len(items), "texts") as shown:
-        logits = logits_of(task, backbone, items, inputs.pad, precision, shown if progress else None)
+        logits = logits_of(task, engine or backbone, items, inputs.pad, precision, shown if progress else None)
     return [_withheld(reply, abstain) for reply in answer(task, examples, items, logits)]
 
 

@@ -5,13 +5,16 @@
 `count` is taken over all micro-batches of the step before the first backward pass, so accumulation equals the big batch.
 Dropout is seeded by (seed, step, micro-batch), so nothing about randomness has to be saved. Losses are read from the device
 every few steps only; if one of them is broken, weights fall back to the last good moment and that batch is left out.
+
+Of many ranks each does this with its share of the examples; `count` and gradients are summed over all of them, and what
+depends on a clock or a signal is decided once for all, so that every rank takes the same steps.
 """
 
 import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +26,15 @@ from sesame.errors import SesameError
 from sesame.objectives.base import Term
 from sesame.train.guard import Guard, check_skipped
 from sesame.train.optim import Optimizer
+from sesame.train.parallel import ALONE, World
 from sesame.train.precision import Machine
 from sesame.train.schedule import Schedule
+from sesame.train.shadow import Shadow
+from sesame.train.shares import not_shared, whole
 from sesame.train.state import Snapshot, State
 
 WINDOW = 10  # steps between two looks at the losses
+RANKS_APART = 1 << 20  # more micro-batches than a step ever has: every rank's dropout is its own
 
 Model = Callable[[Batch], list[Term]]
 
@@ -78,17 +85,32 @@ class Window:
     tokens: list[Tensor] = field(default_factory=list)  # real ones
     places: int = 0  # tokens and padding
     rate: float = 0.0
+    waited: float = 0.0  # seconds, for data
     started: float = field(default_factory=time.monotonic)
 
-    def read(self) -> tuple[list[float], list[float], int]:
-        """Losses, gradient norms and the number of tokens, in one transfer."""
-        tokens = torch.stack(self.tokens).sum()
-        values = torch.stack([*(x.double() for x in (*self.losses, *self.norms)), tokens.double()]).tolist()
-        count = len(self.losses)
-        return values[:count], values[count : 2 * count], int(values[-1])
+    def read(self, world: World = ALONE) -> "Seen":
+        """All of it in one transfer, over all ranks."""
+        terms = [*self.totals.values()]
+        counts = [self.counts[name] for name in self.totals]
+        kept = [*self.norms, *counts]  # the same on every rank
+        mine = [*self.losses, torch.stack(self.tokens).sum(), *terms]
+        values = torch.stack([x.double() for x in (*kept, *mine)]).cpu()
+        places = torch.tensor([self.places], dtype=torch.float64)
+        summed = world.sum(torch.cat([values[len(kept) :], places])).tolist()
+        alike, steps = values[: len(kept)].tolist(), len(self.losses)
+        totals = zip(self.totals, summed[steps + 1 : -1], alike[steps:], strict=True)
+        means = {name: total / max(1.0, count) for name, total, count in totals}
+        return Seen(summed[:steps], alike[:steps], int(summed[steps]), int(summed[-1]), means)
 
-    def means(self) -> dict[str, float]:
-        return {name: float(self.totals[name]) / max(1.0, float(self.counts[name])) for name in self.totals}
+
+class Seen(NamedTuple):
+    """A window as read from the device."""
+
+    losses: list[float]
+    norms: list[float]
+    tokens: int
+    places: int
+    means: dict[str, float]  # of each term
 
 
 @dataclass
@@ -120,10 +142,12 @@ def fit(
     hooks: Hooks,
     threads: int = 1,
     spikes: bool = True,
+    world: World = ALONE,
 ) -> State:
     """Train one stage to its end. `call` is the model as it is run (perhaps compiled), `load` gives a step's batches.
 
-    `spikes`: undo a step whose loss jumps; a loss that is no number is undone always.
+    `spikes`: undo a step whose loss jumps; a loss that is no number is undone always. `world`: the ranks that train
+    together; `load` gives the share of this one.
     """
     guard = Guard(state.history, spikes)
     snapshot = Snapshot(model, optimizer, state)
@@ -133,30 +157,56 @@ def fit(
     model.train()
     try:
         with stop:
-            while not clock.done(state.step):
+            now = _decide(world, clock, state, hooks, stop)
+            while not now.done:
                 if state.step not in state.skipped:
+                    asked = time.monotonic()
                     batches = fetcher.get(state.stage_step)
-                    progress = clock.progress(state.step)
-                    factor = schedule.factor(progress, state.step)
-                    hooks.before(progress)
+                    window.waited += time.monotonic() - asked
+                    factor = schedule.factor(now.progress, state.step)
+                    hooks.before(now.progress)
                     optimizer.set_rate(rate * factor)
-                    take_step(model, call, optimizer, batches, clip, machine, chance.key(seed, state.step), window)
+                    key = chance.key(seed, state.step)
+                    take_step(model, call, optimizer, batches, clip, machine, key, window, world)
                     window.steps.append(state.step)
                     window.rate = rate * factor
                 state.step += 1
                 state.stage_step += 1
-                if state.step % WINDOW == 0 or stop.asked or clock.done(state.step) or hooks.save_due(state):
-                    state = _look(window, guard, snapshot, state, hooks, clock)
+                now = _decide(world, clock, state, hooks, stop)
+                if state.step % WINDOW == 0 or now.stop or now.done or now.save:
+                    state = _look(window, guard, snapshot, state, hooks, clock, world)
                     guard.history = state.history
                     window = Window()
                     snapshot.take(state)
-                    if stop.asked:
+                    if now.stop:
                         hooks.save(state)
-                        raise Interrupted(stop.asked, state.step)
-                    _between(model, state, hooks)
+                        raise Interrupted(signal.Signals(now.stop).name, state.step)
+                    _between(model, state, hooks, _decide(world, clock, state, hooks, stop))
+                    now = _decide(world, clock, state, hooks, stop)
         return state
     finally:
         fetcher.close()
+
+
+class Now(NamedTuple):
+    """What is to be done at this moment, alike on all ranks."""
+
+    done: bool
+    save: bool
+    evaluate: bool
+    stop: int  # the number of a signal that asked for it, or 0
+    progress: float
+
+
+def _decide(world: World, clock: Clock, state: State, hooks: Hooks, stop: "_Stop") -> Now:
+    """Rank 0 reads the clock for all; any rank may have been asked to stop."""
+    asked = float(signal.Signals[stop.asked]) if stop.asked else 0.0
+    wishes = [0.0, 0.0, 0.0, asked, 0.0]
+    if world.first:
+        due = hooks.save_due(state), hooks.evaluate_due(state)
+        wishes = [float(clock.done(state.step)), *map(float, due), asked, clock.progress(state.step)]
+    done, save, evaluate, asked, progress = world.agree(wishes)
+    return Now(bool(done), bool(save), bool(evaluate), int(asked), progress)
 
 
 def take_step(
@@ -168,23 +218,29 @@ def take_step(
     machine: Machine,
     seed: int,
     window: Window,
+    world: World = ALONE,
 ) -> None:
-    """One optimiser step over all micro-batches."""
+    """One optimiser step over all micro-batches of all ranks."""
     optimizer.zero_grad()
-    counts = count_targets(batches)
+    if isinstance(call, Shadow):
+        call.refresh()  # here, not after the step: weights also change by going back and by going on
+    counts = world.sum_by_name(count_targets(batches))
     loss = torch.zeros((), device=machine.device)
     for number, batch in enumerate(batches):
-        torch.manual_seed(chance.key(seed, number) >> 1)
+        torch.manual_seed(chance.key(seed, number + world.rank * RANKS_APART) >> 1)
         with machine.autocast():
             terms = call(batch)
         part = step_loss(terms, counts)
         part.backward()  # type: ignore[no-untyped-call]
+        if isinstance(call, Shadow):
+            call.gather()
         loss += part.detach()
         for term in terms:
             window.totals[term.name] = window.totals.get(term.name, 0) + term.total.detach().float()
         window.tokens.append(batch.lengths.sum())
         window.places += batch.ids.numel()
-    norm = nn.utils.clip_grad_norm_(model.parameters(), clip or float("inf"))
+    world.sum_gradients(not_shared(model))  # those of shares were summed on the way
+    norm = whole(nn.utils.clip_grad_norm_(model.parameters(), clip or float("inf")))
     optimizer.step()
     for name, count in counts.items():
         window.counts[name] = window.counts.get(name, 0) + count
@@ -207,13 +263,15 @@ def step_loss(terms: list[Term], counts: dict[str, Tensor]) -> Tensor:
     return torch.stack(parts).sum()
 
 
-def _look(window: Window, guard: Guard, snapshot: Snapshot, state: State, hooks: Hooks, clock: Clock) -> State:
+def _look(
+    window: Window, guard: Guard, snapshot: Snapshot, state: State, hooks: Hooks, clock: Clock, world: World
+) -> State:
     """Read the losses of the window; undo it if one of them is broken."""
     state.elapsed = clock.elapsed()
     if not window.steps:
         return state
-    losses, norms, tokens = window.read()
-    for step, loss, norm in zip(window.steps, losses, norms, strict=True):
+    seen = window.read(world)
+    for step, loss, norm in zip(window.steps, seen.losses, seen.norms, strict=True):
         why = guard.trouble(loss, norm)
         if why is not None:
             skipped = [*state.skipped, step]
@@ -222,25 +280,26 @@ def _look(window: Window, guard: Guard, snapshot: Snapshot, state: State, hooks:
             state = snapshot.restore()
             state.skipped = skipped
             return state
-    state.tokens += tokens
+    state.tokens += seen.tokens
     seconds = time.monotonic() - window.started
     figures = {
-        "loss": sum(losses) / len(losses),
-        **window.means(),
-        "norm": sum(norms) / len(norms),
+        "loss": sum(seen.losses) / len(seen.losses),
+        **seen.means,
+        "norm": sum(seen.norms) / len(seen.norms),
         "rate": window.rate,
-        "tokens_per_second": tokens / max(seconds, 1e-9),
-        "padding": 1 - tokens / window.places,
+        "tokens_per_second": seen.tokens / max(seconds, 1e-9),
+        "padding": 1 - seen.tokens / seen.places,
+        "wait": window.waited / max(seconds, 1e-9),
     }
     hooks.window(state, figures)
     return state
 
 
-def _between(model: nn.Module, state: State, hooks: Hooks) -> None:
-    if hooks.evaluate_due(state):
+def _between(model: nn.Module, state: State, hooks: Hooks, now: Now) -> None:
+    if now.evaluate:
         hooks.evaluate(state)
         model.train()
-    if hooks.save_due(state):
+    if now.save:
         hooks.save(state)
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sesame.errors import SesameError
+from sesame.train.shares import as_share, is_sharded
 
 Memory = dict[Tensor, dict[str, Any]]
 
@@ -83,6 +84,8 @@ def build_optimizer(model: nn.Module, config: OptimConfig, scales: Scales | None
         return Optimizer([_adamw((p for _, p in named), config, scales or {})])
     if scales:
         raise SesameError("rates by layer go with optimizer.kind = adamw only; choose that, or one rate for all layers")
+    if is_sharded(model):
+        raise SesameError("optimizer.kind = muon turns whole matrices; it goes with --parallel ddp, or take adamw")
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     inner = [p for name, p in named if p.ndim == 2 and id(p) not in tables and ".blocks." in f".{name}"]
     rest = {id(p) for p in inner}
@@ -125,5 +128,5 @@ def load_optimizer(model: nn.Module, optimizer: Optimizer, tensors: dict[str, Te
     for name, tensor in tensors.items():
         parameter_name, what = name.rsplit("|", 1)
         parameter = named[parameter_name]
-        memory.setdefault(parameter, {})[what] = tensor.to(parameter.device)
+        memory.setdefault(parameter, {})[what] = as_share(tensor, parameter)
     optimizer.restore(memory)

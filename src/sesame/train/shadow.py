@@ -2,9 +2,9 @@
 
     shadow = round(weights);  gradients of the shadow are added to the weights' own in fp32;  the optimiser moves the weights
 
-Relations: autocast rounds the matrices anew in every pass and keeps norms and the residual stream in fp32, which moves twice
-the bytes. Here the whole pass is bf16 (sums inside norms, softmax and losses are fp32 in the kernels); what must be exact, the
-weights and the optimiser's memory, stays in fp32 in the one model that is saved, evaluated and resumed.
+Relations: autocast rounds the matrices anew in every pass and keeps norms and the residual stream in fp32, which moves
+twice the bytes. Here the whole pass is bf16 (sums inside norms, softmax and losses are fp32 in the kernels); what must be
+exact, the weights and the optimiser's memory, stays in fp32 in the one model that is saved, evaluated and resumed.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,9 @@ from torch import Tensor, nn
 class Shadow:
     """Call it in the place of `model`; `gather` after every backward pass, `refresh` after every change of the weights."""
 
-    def __init__(self, model: nn.Module, dress: Callable[[nn.Module], Callable[..., Any]] = lambda model: model) -> None:
+    def __init__(
+        self, model: nn.Module, dress: Callable[[nn.Module], Callable[..., Any]] = lambda model: model
+    ) -> None:
         """`dress` is what is done to the copy before it runs: compilation."""
         self.copy = deepcopy(model).to(torch.bfloat16)
         self.pairs = list(zip(model.parameters(), self.copy.parameters(), strict=True))

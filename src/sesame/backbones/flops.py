@@ -1,0 +1,123 @@
+"""What a training step costs, by formula: arithmetic and memory of a token.
+
+    FLOPs a token = 3 * 2 * (multiply-adds of the forward pass of a row) / length
+
+A multiply-add is two FLOPs; the backward pass of a product is two products of its size, so forward and backward make three.
+Matrices and attention scores are counted as they must be computed: norms, activations and look-ups are left out (under one
+percent), and so is what a kernel computes twice to save memory (fused attention makes its scores again in the backward pass).
+So dividing by the peak of a device gives the share of it that was useful, MFU (Chowdhery et al. 2022, appendix B).
+
+A backbone of a new kind brings a formula of its own and one line in `FORMULAS`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from sesame.backbones.encoder import EncoderConfig
+from sesame.nn.embeddings import padded_vocab
+
+PASSES = 3  # forward once, backward twice as much
+FP32 = 4  # bytes
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is done with a row of `length` tokens."""
+
+    length: int
+    masked: float | None = (
+        None  # share of the places whose token is restored; None: no such head, and all states are read
+    )
+    pair: bool = False  # the head on [CLS] of next-sentence prediction
+
+    @property
+    def restored(self) -> int:
+        """Places at which the head restores a token."""
+        return max(1, round(self.masked * self.length)) if self.masked else 0
+
+    @property
+    def read(self) -> int:
+        """Places at which the last layer is computed."""
+        return self.length if self.masked is None else self.restored + self.pair
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One row: multiply-adds of its forward pass, and numbers that it keeps for the backward pass."""
+
+    products: float
+    kept: float
+
+
+def flops_per_token(config: Any, work: Work) -> float:
+    """FLOPs of forward and backward pass, for each place of a row."""
+    return PASSES * 2 * _cost(config, work).products / work.length
+
+
+def kept_per_token(config: Any, work: Work) -> float:
+    """Numbers that the forward pass keeps for the backward pass, for each place of a row: an estimate of activations.
+
+    Counted are the inputs of products, norms and activations, and dropout masks as numbers, each once: what a plain PyTorch
+    pass saves. A compiler that recomputes keeps less; autocast, which keeps norms in fp32, more.
+    """
+    return _cost(config, work).kept / work.length
+
+
+def weights_memory(model: nn.Module) -> int:
+    """Bytes that do not depend on the batch: 4 each for a weight, its gradient, AdamW's two means, and the copy of weight and
+    means that a broken step is undone from."""
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    fixed = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    return FP32 * (7 * trained + fixed)
+
+
+def step_memory(model: nn.Module, config: Any, work: Work, rows: int, size: int = FP32) -> int:
+    """Bytes of training with `rows` rows at a time whose activations have `size` bytes each: an estimate."""
+    return weights_memory(model) + round(rows * work.length * kept_per_token(config, work) * size)
+
+
+def _cost(config: Any, work: Work) -> Cost:
+    return FORMULAS[type(config)](config, work)
+
+
+def _encoder(c: EncoderConfig, work: Work) -> Cost:
+    """Shared layers share weights, not work: each counts. The last layer asks only where it is read, but all places are keys:
+
+    products = L E D  +  (depth - 1) block(L)  +  block(read)  +  restored (D E + E V)  +  D D + 2 D
+    block(n) = 2 L D D  +  n (2 D D + 2 L D + m D F)        m = 2, or 3 with a gate
+    """
+    length, width, inner, narrow = work.length, c.width, c.inner or 4 * c.width, c.embedding_width or c.width
+    gated = c.activation == "geglu"
+    rows = padded_vocab(c.vocab)
+    widen = length * narrow * width if narrow != width else 0
+
+    def block(asked: int) -> float:
+        per_place = 2 * width * width + 2 * length * width + (3 if gated else 2) * width * inner
+        return 2 * length * width * width + asked * per_place
+
+    head = work.restored * (width * narrow + narrow * rows)
+    pair = width * width + 2 * width if work.pair else 0
+    products = widen + (c.depth - 1) * block(length) + block(work.read) + head + pair
+    return Cost(products, _encoder_kept(c, work, inner, narrow, rows, gated))
+
+
+def _encoder_kept(c: EncoderConfig, work: Work, inner: int, narrow: int, rows: int, gated: bool) -> float:
+    """Per place of a block: keys and values 2 D and the input D; where asked: query, attention's answer, two inputs of norms
+    and the input of the feed-forward 5 D, its inside 2 F (4 F with a gate), dropout masks 2 D, and with attention dropout the
+    map, its mask and their product 3 H L. Once: the embeddings 2 E (their mask E); a restored token 3 E + D and twice V, the
+    probabilities and their gradient."""
+    length, width = work.length, c.width
+    drops = c.dropout > 0
+    maps = 3 * c.heads * length if c.attention_dropout > 0 else 0
+
+    def block(asked: int) -> float:
+        return 3 * length * width + asked * ((5 + 2 * drops) * width + (4 if gated else 2) * inner + maps)
+
+    head = work.restored * (width + 3 * narrow + 2 * rows)
+    return length * narrow * (2 + drops) + (c.depth - 1) * block(length) + block(work.read) + head
+
+
+FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {EncoderConfig: _encoder}

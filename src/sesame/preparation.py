@@ -1,0 +1,138 @@
+"""What a pre-training is made of: tokenizer, token stores, model.
+
+Whatever stands whole in the run's folder or in the cache is taken, the rest is made and kept there. Of many ranks the first
+makes things while the others wait; then they find them.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from sesame import chance
+from sesame.backbones import Encoder, EncoderConfig
+from sesame.checkpoint.folder import Parts, check_fit, load_parts
+from sesame.checkpoint.run import Run
+from sesame.config import build as build_config
+from sesame.data.build import build_store
+from sesame.data.cache import cache_folder
+from sesame.data.counts import count_table
+from sesame.data.pack import Part, hold_out
+from sesame.data.readers import corpus_files
+from sesame.errors import SesameError
+from sesame.extension import extend
+from sesame.files import whole_file, whole_folder
+from sesame.objectives import MaskedLMHead, Vocab
+from sesame.objectives import build as build_objectives
+from sesame.objectives.base import Together
+from sesame.objectives.mlm import MaskedLM
+from sesame.objectives.model import Model
+from sesame.progress import say
+from sesame.recipe import Recipe
+from sesame.text import Tokenizer
+from sesame.tokenizer_cache import cached_tokenizer
+
+if TYPE_CHECKING:
+    from sesame.pretraining import Wishes
+
+COUNTED = 2.5  # vectors from counts are so much longer than random ones; docs/log.md
+
+
+@dataclass
+class Ingredients:
+    tokenizer: Tokenizer
+    train: Part
+    valid: Part
+    started: Parts | None  # the model that training goes on from
+
+    def model(self, wishes: "Wishes", recipe: Recipe, run: Run, fresh: bool) -> tuple[Model, dict[str, nn.Module]]:
+        """The model at the start, and the heads of the start model that no objective trains; not `fresh`: to be filled."""
+        torch.manual_seed(chance.key(wishes.seed) >> 1)
+        backbone = self._backbone(wishes, recipe)
+        if self.started is None and recipe.table == "counts" and fresh:
+            self._count(backbone, run.folder / "table.npy")
+        vocab = Vocab(len(self.tokenizer), self.tokenizer.ids())
+        objective = build_objectives(recipe.objectives, backbone, vocab)
+        untouched = {} if self.started is None else _take_heads(objective, self.started)
+        return Model(backbone, objective), untouched
+
+    def _backbone(self, wishes: "Wishes", recipe: Recipe) -> Encoder:
+        if self.started is None:
+            settings = {key: value for key, value in recipe.backbone.items() if key != "kind"}
+            return Encoder(build_config(EncoderConfig, {**settings, "vocab": len(self.tokenizer)}, "backbone"))
+        backbone = self.started.backbone
+        longest = max(stage.length for stage in recipe.stages.values())
+        if longest > backbone.config.max_length:
+            raise SesameError(f"{wishes.start}: takes {backbone.config.max_length} tokens; a stage has {longest}")
+        return backbone
+
+    @torch.no_grad()
+    def _count(self, backbone: Encoder, kept: Path) -> None:
+        """Start the token table from counts; tokens that the text does not hold keep their random start."""
+        rows = backbone.embeddings.tokens.weight
+        if kept.is_file():
+            found = np.load(kept)
+        else:
+            began = time.monotonic()
+            found = count_table(self.train, backbone.vocab, rows.shape[1], COUNTED * backbone.config.init)
+            with whole_file(kept) as handle:
+                np.save(handle, found)
+            say(f"the token table starts from counts of neighbours, {time.monotonic() - began:.0f} s")
+        table = torch.from_numpy(found)
+        seen = table.abs().sum(1) > 0
+        rows[: len(table)][seen] = table[seen]
+
+
+def gather_ingredients(wishes: "Wishes", recipe: Recipe, run: Run, files: list[Path]) -> Ingredients:
+    """Tokenizer and text; the run is bound to what they hold."""
+    started = load_parts(wishes.start) if wishes.start else None
+    kept = run.folder / "tokenizer"
+    tokenizer = _tokenizer(wishes, recipe, started, files, kept)
+    if started is not None and wishes.extend:
+        started, tokenizer = extend(started, tokenizer, files, wishes.field, wishes.extend, kept)
+    cache = cache_folder()
+    store = build_store(files, tokenizer, cache, field=wishes.field)
+    if wishes.valid:
+        held = build_store(corpus_files(wishes.valid), tokenizer, cache, field=wishes.field)
+        train, valid = hold_out(store, 0, 0.0)[0], hold_out(held, 0, 0.0)[0]
+    else:
+        train, valid = hold_out(store, wishes.seed)
+    run.bind([part.store.path.name for part in (train, valid)])
+    return Ingredients(tokenizer, train, valid, started)
+
+
+def _tokenizer(wishes: "Wishes", recipe: Recipe, started: Parts | None, files: list[Path], kept: Path) -> Tokenizer:
+    """The user's, the start model's, the one that this run made before, or a new one."""
+    if wishes.tokenizer:
+        tokenizer = Tokenizer.load(wishes.tokenizer)
+        if started is not None:
+            check_fit(tokenizer, started.backbone.vocab, wishes.tokenizer)
+        return tokenizer
+    if started is not None:
+        if started.tokenizer is None:
+            raise SesameError(f"{wishes.start}: has no tokenizer; name one with --tokenizer")
+        return started.tokenizer
+    if (kept / "tokenizer.json").is_file():
+        return Tokenizer.load(kept)
+    tokenizer = cached_tokenizer(files, wishes.field, recipe.tokenizer)
+    with whole_folder(kept) as folder:
+        tokenizer.save(folder)
+    return tokenizer
+
+
+def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:
+    """Put the start model's heads into the objectives; gives those that no objective trains: a pooler."""
+    for part in objective.all():
+        head = started.heads.get("mlm")
+        if isinstance(part, MaskedLM) and isinstance(head, MaskedLMHead):
+            part.head = head  # as it is: its table may be its own
+    trained = objective.heads()
+    for name, head in trained.items():
+        if name in started.heads:
+            head.load_state_dict(started.heads[name].state_dict())
+    owned = {name for task in started.tasks.values() for name in task.heads()}
+    return {name: head for name, head in started.heads.items() if name not in {*trained, *owned}}

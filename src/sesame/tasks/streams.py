@@ -1,0 +1,41 @@
+"""Many batches side by side: one core each, instead of all cores on one batch after the other.
+
+A batch for one core has no threads that wait for one another, stays in that core's cache, and its Python runs while other
+cores multiply (PyTorch lets go of the interpreter inside its products). Too few batches: each gets several cores.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+TOKENS = 1024  # of a batch for one core: its states stay in the cache, its products are large enough
+LEAST = 128  # fewer are not worth a batch of their own
+
+Part = TypeVar("Part")
+
+
+def tokens_each(total: int) -> int:
+    """Tokens of a batch, so that every core gets some of them."""
+    return max(LEAST, min(TOKENS, -(-total // torch.get_num_threads())))
+
+
+def side_by_side(work: Callable[[Part], None], parts: Sequence[Part]) -> None:
+    """Do `work` for every part; the order is open. What one raises is raised here, after those under way."""
+    threads = torch.get_num_threads()
+    streams = min(threads, len(parts))
+    if streams <= 1:
+        for part in parts:
+            work(part)
+        return
+    with ThreadPoolExecutor(streams, initializer=torch.set_num_threads, initargs=(max(1, threads // streams),)) as pool:
+        under_way = [pool.submit(work, part) for part in parts]
+        try:
+            for each in under_way:
+                each.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+        finally:
+            torch.set_num_threads(threads)  # threads that start later ask what the last one set
