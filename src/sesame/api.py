@@ -15,16 +15,17 @@ from sesame import agreement
 from sesame.backbones import Encoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
 from sesame.config import unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.nn.packed import PRECISIONS, Precision, cpu_has, has_onednn
 from sesame.progress import bar, say
 from sesame.tasks import Reply, Task
-from sesame.tasks.answer import Engine
 from sesame.tasks.embed import embed
 from sesame.tasks.fill import Filled, fill
 from sesame.tasks.inputs import ids_and_segments
+from sesame.tasks.layers import LayerChoice
 from sesame.tasks.predict import predict
 from sesame.text import Encoding, Tokenizer
 from sesame.train.precision import choose_machine
@@ -44,8 +45,9 @@ class Loaded:
     folder: Path
     precision: Precision = "fp32"
     accept: bool = False
-    engine: Engine | None = None  # computes instead of the backbone
+    onnx: bool = False  # ONNX Runtime computes instead of the backbone
     fast: dict[Precision, FastEncoder] = field(default_factory=dict)  # packed weights, made at the first answer
+    graphs: dict[Precision, OnnxEngines] = field(default_factory=dict)
     agreed: set[str] = field(default_factory=set)
 
     @property
@@ -71,7 +73,7 @@ class Loaded:
 
         def ask(precision: Precision, texts: Sequence[str], top: int) -> list[list[Filled]]:
             with self._autocast(precision):
-                return fill(self._computer(precision), head, table, self.tokenizer, texts, top, self.limit)
+                return fill(self._computer(precision, "fill"), head, table, self.tokenizer, texts, top, self.limit)
 
         if self._unsure("fill"):
             sample = agreement.sample_masks(texts, self.tokenizer.roles["mask"])
@@ -105,7 +107,7 @@ class Loaded:
         examples = [_example(chosen, text, number) for number, text in enumerate(given, 1)]
 
         def ask(precision: Precision, examples: Sequence[Example], abstain: float, progress: bool) -> list[Reply]:
-            computer = self._computer(precision)
+            computer = self._computer(precision, chosen.name)
             engine = None if isinstance(computer, Encoder) else computer
             with self._autocast(precision):
                 return predict(
@@ -129,7 +131,9 @@ class Loaded:
 
         def ask(precision: Precision, texts: list[str], progress: bool) -> npt.NDArray[np.float32]:
             with self._autocast(precision):
-                return self._embed(self._computer(precision), texts, layers, pooling, progress)
+                return self._embed(
+                    self._computer(precision, "embed", layers, pooling), texts, layers, pooling, progress
+                )
 
         if self._unsure("embed"):
             sample = agreement.sample_texts(texts)
@@ -137,7 +141,7 @@ class Loaded:
         return ask(self.precision, texts, progress)
 
     def _embed(
-        self, computer: Encoder | FastEncoder | Engine, texts: list[str], layers: str, pooling: str, progress: bool
+        self, computer: Encoder | FastEncoder | OnnxEngine, texts: list[str], layers: str, pooling: str, progress: bool
     ) -> npt.NDArray[np.float32]:
         windows = self._windows(texts)
         flat = [window for parts in windows for window in parts]
@@ -145,7 +149,7 @@ class Loaded:
         with bar("embed", len(flat), "texts") as shown:
             vectors = embed(computer, pooler, self.tokenizer, flat, layers, pooling, shown if progress else None)
         if not vectors:
-            return np.empty((0, self.parts.backbone.width), np.float32)
+            return np.empty((0, LayerChoice(layers, self.parts.backbone).width), np.float32)
         each = torch.stack(vectors).float().numpy()
         many = sum(len(parts) > 1 for parts in windows)
         if not many:
@@ -159,8 +163,10 @@ class Loaded:
         encoding = self.tokenizer.encode(text, special=True)
         if len(encoding.ids) > self.limit:
             raise SesameError(f"the text has {len(encoding.ids)} tokens, the model takes {self.limit}; shorten it")
+        computer = self._computer(self.precision, "embed", layers)
         with self._autocast(self.precision):
-            (found,) = embed(self._computer(self.precision), None, self.tokenizer, [encoding], layers, "none")
+            states = computer.tokens if isinstance(computer, OnnxEngine) else computer
+            (found,) = embed(states, None, self.tokenizer, [encoding], layers, "none")
         return encoding, found.float().numpy()
 
     def _windows(self, texts: list[str]) -> list[list[Encoding]]:
@@ -177,11 +183,15 @@ class Loaded:
 
     # ---- who computes --------------------------------------------------------------------------------------------
 
-    def _computer(self, precision: Precision) -> Encoder | FastEncoder | Engine:
-        """The engine if there is one; on a CPU the packed encoder; else the encoder itself."""
+    def _computer(
+        self, precision: Precision, head: str, layers: str | None = None, pooling: str | None = None
+    ) -> Encoder | FastEncoder | OnnxEngine:
+        """The graph of a head if ONNX Runtime is wanted; on a CPU the packed encoder; else the encoder itself."""
         backbone = self.parts.backbone
-        if self.engine is not None:
-            return self.engine
+        if self.onnx:
+            if precision not in self.graphs:
+                self.graphs[precision] = OnnxEngines(self.folder, precision)
+            return self.graphs[precision].get(head, layers, pooling)
         weight = backbone.token_table()
         if weight.device.type != "cpu" or weight.dtype != torch.float32:
             return backbone
@@ -196,10 +206,12 @@ class Loaded:
         return nullcontext()
 
     def _unsure(self, what: str) -> bool:
-        return self.engine is None and self.precision != "fp32" and what not in self.agreed
+        """Fewer bits of this model were not compared yet; an exported graph was, when it was written."""
+        return self.precision != "fp32" and what not in self.agreed and not exported(self.folder)
 
     def _settle(self, what: str, found: agreement.Agreement) -> None:
-        self.fast.pop("fp32", None)  # it was here to compare with
+        self.fast.pop("fp32", None)  # they were here to compare with
+        self.graphs.pop("fp32", None)
         found.judge(self.precision, self.accept)
         self.agreed.add(what)
 
@@ -233,7 +245,7 @@ def load(
     precision: str = "fp32",
     accept: bool = False,
 ) -> Loaded:
-    """Open a model folder of ours or of Hugging Face.
+    """Open a model folder of ours or of Hugging Face; with `engine` "onnx" also what `sesame convert --to onnx` wrote.
 
     `precision` bf16 or int8 answers in fewer bits (int8 on a CPU only); answers are compared with fp32 before the first
     are given, and refused if they differ too much, unless `accept`.
@@ -242,9 +254,9 @@ def load(
         raise SesameError(unknown(engine, dict.fromkeys(ENGINES), "--engine", "choice"))
     if precision not in PRECISIONS:
         raise SesameError(unknown(precision, dict.fromkeys(PRECISIONS), "--precision", "choice"))
-    if engine == "onnx":
-        raise SesameError("--engine onnx cannot be used here; take torch")
     chosen: Precision = precision
+    if engine == "onnx":
+        return _load_graphs(Path(folder), device, chosen, accept)
     parts = load_parts(folder)
     machine = choose_machine(device)
     _check_precision(chosen, machine.device.type, parts.backbone.token_table().dtype)
@@ -252,6 +264,15 @@ def load(
     for module in (parts.backbone, *parts.heads.values(), *parts.tasks.values()):
         module.eval()
     return Loaded(parts, Path(folder), chosen, accept)
+
+
+def _load_graphs(folder: Path, device: str, precision: Precision, accept: bool) -> Loaded:
+    if device not in ("auto", "cpu"):
+        raise SesameError(f"--engine onnx runs on the CPU; leave --device {device} out, or take --engine torch")
+    # An exported folder has one precision, its own; that it is asked for by default means nothing.
+    wanted = None if exported(folder) and precision == "fp32" else precision
+    graphs = OnnxEngines(folder, wanted)
+    return Loaded(graphs.parts, folder, precision, accept, onnx=True, graphs={precision: graphs})
 
 
 def _check_precision(precision: Precision, device: str, dtype: torch.dtype) -> None:

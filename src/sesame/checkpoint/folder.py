@@ -96,6 +96,8 @@ def load_parts(folder: str | Path, tokenizer: bool = True) -> Parts:
         raise SesameError(f"{folder}: no such folder; give the folder of a model (config.json, weights, tokenizer)")
     if not (folder / "config.json").is_file() and (folder / "final" / "config.json").is_file():
         folder = folder / "final"  # a run: its result
+    if (folder / "model.onnx").is_file() and not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
+        raise SesameError(f'{folder}: holds an ONNX graph only; open it with --engine onnx (in Python engine="onnx")')
     found = read_json(folder / "config.json")
     if not isinstance(found, dict):
         raise SesameError(f"{folder / 'config.json'}: holds no table of settings; copy the file again")

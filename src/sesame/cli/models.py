@@ -1,8 +1,11 @@
 """Commands on model folders: `convert`."""
 
 from pathlib import Path
+from typing import Any
 
 import typer
+
+MOST = 1000  # lines of --check that are read: enough to tell a difference of a percent
 
 
 def register(app: typer.Typer) -> None:
@@ -12,28 +15,84 @@ def register(app: typer.Typer) -> None:
 def convert(
     model: str = typer.Argument(..., help="A model folder of ours or of Hugging Face."),
     out: Path = typer.Option(..., "--out", help="The folder to write."),
+    to: str = typer.Option("transformers", help="transformers (which Sesame opens too) or onnx."),
     tokenizer: str | None = typer.Option(None, help="Take this tokenizer instead of the folder's own."),
+    task: str | None = typer.Option(None, help="onnx: the task to export, or fill, or embed."),
+    precision: str | None = typer.Option(None, help="onnx: fp32 or int8."),
+    layers: str | None = typer.Option(None, help="onnx, embed: which layers, as in `sesame embed`."),
+    pooling: str | None = typer.Option(None, help="onnx, embed: mean, max, cls or pooler."),
+    check: Path | None = typer.Option(None, help="onnx: compare on the lines of this file, not on built-in sentences."),
 ) -> None:
-    """Rewrite any model folder (old names, .bin, shards) as one clean folder that Sesame and transformers open.
+    """Rewrite any model folder (old names, .bin, shards) as one clean folder, or export one head of it as ONNX.
 
     Example: sesame convert old-bert/ --out clean-bert
+    Example: sesame convert runs/topics --to onnx --precision int8 --out topics-onnx
     """
-    from sesame.checkpoint.folder import check_fit, load_parts, save_parts
+    from sesame.checkpoint.folder import check_fit, load_parts
     from sesame.cli.show import check_new
-    from sesame.files import whole_folder
-    from sesame.progress import say
+    from sesame.config import unknown
+    from sesame.errors import SesameError
     from sesame.text import Tokenizer
 
+    if to not in ("transformers", "onnx"):
+        raise SesameError(unknown(to, dict.fromkeys(("transformers", "onnx")), "--to", "choice"))
+    only = {"--task": task, "--precision": precision, "--layers": layers, "--pooling": pooling, "--check": check}
+    given = [name for name, value in only.items() if value is not None]
+    if given and to != "onnx":
+        raise SesameError(f"{given[0]} belongs to an export; add --to onnx or leave it out")
     check_new(out)
     parts = load_parts(model)
     if tokenizer is not None:
         parts.tokenizer = Tokenizer.load(tokenizer)
         check_fit(parts.tokenizer, parts.backbone.vocab, tokenizer)
+    if to == "onnx":
+        _export(parts, model, out, task, precision or "fp32", layers, pooling, check)
+    else:
+        _rewrite(parts, out)
+
+
+def _rewrite(parts: Any, out: Path) -> None:
+    from sesame.checkpoint.folder import save_parts
+    from sesame.files import whole_folder
+    from sesame.progress import say
+
     with whole_folder(out) as folder:
         save_parts(folder, parts)
     heads = ", ".join(parts.heads) or "none"
     say(f"{out}: {sum(t.numel() for t in parts.state().values()):,} parameters, heads: {heads}")
     if parts.unused:
         say(f"left behind, because no part of Sesame uses them: {', '.join(parts.unused[:8])}")
+    if parts.tokenizer is None:
+        say("the folder has no tokenizer; give one with --tokenizer")
+
+
+def _export(
+    parts: Any,
+    model: str,
+    out: Path,
+    task: str | None,
+    precision: str,
+    layers: str | None,
+    pooling: str | None,
+    check: Path | None,
+) -> None:
+    from sesame.checkpoint.onnx import export
+    from sesame.checkpoint.onnx.check import SAMPLES
+    from sesame.checkpoint.onnx.engine import FILE, check_precision
+    from sesame.checkpoint.onnx.heads import EMBED, choose_head
+    from sesame.cli.answers import lines_of
+    from sesame.errors import SesameError
+    from sesame.files import whole_folder
+    from sesame.progress import say
+
+    check_precision(precision)
+    head = choose_head(parts, task, model, layers or "last", pooling or "mean")
+    if head.kind != EMBED and (layers or pooling):
+        raise SesameError(f"--layers and --pooling are for vectors, but {head.name!r} is exported; add --task {EMBED}")
+    texts = SAMPLES if check is None else lines_of(None, check)[:MOST]
+    with whole_folder(out) as folder:
+        report = export(folder, parts, head, precision, texts)
+    size = (out / FILE).stat().st_size
+    say(f"{out}: {head.name} ({head.kind}) in {precision}, {size / 1e6:.1f} MB; {report.sentence()}")
     if parts.tokenizer is None:
         say("the folder has no tokenizer; give one with --tokenizer")
