@@ -216,7 +216,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(
 
 
 def _bare(line: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in line.items() if key not in ("seconds", "tokens_per_second")}
+    return {key: value for key, value in line.items() if key not in ("seconds", "tokens_per_second", "wait")}
 
 
 # ---- how tasks are drawn ---------------------------------------------------------------------------------------------

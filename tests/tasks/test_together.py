@@ -75,7 +75,7 @@ def test_together_as_alone_and_as_the_plain_encoder(name: str, threads: int, mon
     together = loaded.predict(given)
     alone = [loaded.predict([example])[0] for example in given]
     loaded.fast.clear()
-    monkeypatch.setattr(Loaded, "_computer", lambda self, _: self.parts.backbone)
+    monkeypatch.setattr(Loaded, "_computer", lambda self, *_: self.parts.backbone)
     plain = loaded.predict(given)
     for a, b, c in zip(together, alone, plain, strict=True):
         assert flat(a) == pytest.approx(flat(b), abs=1e-5)
