@@ -1,8 +1,8 @@
 """Optimisers, and which weights decay.
 
-Biases and norms never decay (BERT). "muon" (Jordan et al. 2024) makes the update of every hidden matrix orthogonal, by
-PyTorch's own `torch.optim.Muon`; tables, heads and vectors stay with AdamW. Its updates are scaled to the size of AdamW's,
-so that the same rate serves both.
+Biases and norms never decay (BERT). "muon" (Jordan et al. 2024) makes the update of every hidden matrix orthogonal, see
+`muon.py`; tables, heads and vectors stay with AdamW. Its updates are scaled to the size of AdamW's, so that the same rate
+serves both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sesame.errors import SesameError
+from sesame.train.muon import BatchedMuon
 from sesame.train.shares import as_share, is_sharded
 
 Memory = dict[Tensor, dict[str, Any]]
@@ -89,7 +90,7 @@ def build_optimizer(model: nn.Module, config: OptimConfig, scales: Scales | None
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     inner = [p for name, p in named if p.ndim == 2 and id(p) not in tables and ".blocks." in f".{name}"]
     rest = {id(p) for p in inner}
-    muon = torch.optim.Muon(inner, lr=config.rate, weight_decay=config.decay, adjust_lr_fn="match_rms_adamw")
+    muon = BatchedMuon(inner, lr=config.rate, weight_decay=config.decay, adjust_lr_fn="match_rms_adamw")
     return Optimizer([muon, _adamw((p for _, p in named if id(p) not in rest), config, {})])
 
 

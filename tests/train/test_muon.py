@@ -1,0 +1,34 @@
+"""Muon for many matrices at once moves them as PyTorch's own moves each."""
+
+import torch
+from torch import nn
+
+from sesame.train.muon import BatchedMuon, orthogonal
+
+SHAPES = [(12, 8), (8, 12), (12, 8), (8, 8), (24, 8), (8, 12)]
+
+
+def test_steps_are_those_of_pytorch() -> None:
+    torch.manual_seed(0)
+    starts = [torch.randn(shape) for shape in SHAPES]
+    sides = []
+    for kind in (torch.optim.Muon, BatchedMuon):
+        weights = [nn.Parameter(start.clone()) for start in starts]
+        optimizer = kind(weights, lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+        for step in range(5):
+            torch.manual_seed(step)
+            for number, p in enumerate(weights):
+                p.grad = None if number == 3 and step < 2 else torch.randn_like(p)  # one begins to learn later
+            optimizer.step()
+        sides.append((weights, optimizer))
+    (theirs, their), (ours, our) = sides
+    for a, b, start in zip(theirs, ours, starts, strict=True):
+        assert float((a - b).detach().norm() / (a - start).detach().norm()) < 0.02  # products in bf16, in another order
+        assert torch.allclose(their.state[a]["momentum_buffer"], our.state[b]["momentum_buffer"], atol=1e-6)
+
+
+def test_singular_values_come_near_one() -> None:
+    torch.manual_seed(0)
+    found = orthogonal(torch.randn(3, 16, 40), (3.4445, -4.775, 2.0315), 5, 1e-7).float()
+    values = torch.linalg.svdvals(found)
+    assert 0.5 < float(values.min()) < float(values.max()) < 1.5
