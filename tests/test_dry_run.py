@@ -227,6 +227,7 @@ def batch(rows: int) -> list[Batch]:
     return [Batch(torch.zeros(rows, 8, dtype=torch.long), torch.full((rows,), 8))]
 
 
+@pytest.mark.slow
 def test_memory_that_runs_out_is_caught_and_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     small, prober = played(monkeypatch, 100)
     assert 94 <= prober.largest(batch, 8, 16) <= 100

@@ -96,6 +96,7 @@ def test_sizes_are_the_published_ones(size: str) -> None:
     assert (backbone["depth"], backbone["width"], backbone["heads"]) == SIZES[size]
 
 
+@pytest.mark.slow
 def test_parameters_are_as_many_as_published() -> None:
     """BERT-base has 110 M: 109.48 M with the pooler, 108.89 M without it."""
     encoder = Encoder(EncoderConfig(30_522, 768, 12, 12))

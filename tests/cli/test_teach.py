@@ -156,6 +156,7 @@ def test_predict_to_files(cli: Cli, taught: Callable[[str], Path], tmp_path: Pat
     assert (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines() == lines
 
 
+@pytest.mark.slow
 def test_predict_every_task(cli: Cli, ground: Ground, taught: Callable[[str], Path]) -> None:
     (one,) = replies(cli("predict", taught("regress"), "w1 alpha", "--json"))
     assert abs(one["value"] - 4.5) < 1
