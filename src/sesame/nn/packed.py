@@ -1,11 +1,11 @@
 """Linear layers that only answer: weights laid out for the CPU's matrix kernels, in 32, 16 or 8 bits.
 
     fp32, bf16   y = act(x Wᵀ + b), the activation inside the product's kernel (oneDNN)
-    int8         x ≈ s_t q_t + z,  W_o ≈ r_o v_o   ->   y_to = s_t r_o (q_t · v_o) + b_o + z Σ_i W_oi
+    int8         x ≈ s_t q_t + z_t,  W_o ≈ r_o v_o   ->   y_to = s_t r_o (q_t · v_o) + z_t Σ_i W_oi + b_o
 
-int8 is dynamic: every token brings a scale of its own, s_t = max|x_t| / 127 with z = 0, so that one loud token does not
-coarsen its neighbours; after GELU or ReLU, whose smallest value is known, z is that value and all levels serve. Weights
-have one scale for each output. Unusual: no quantized tensors of PyTorch (deprecated), only plain ones and oneDNN's product.
+int8 is dynamic: every token brings its own smallest value z_t and step s_t = (max x_t - z_t) / 255, so that one loud token
+does not coarsen its neighbours and all levels serve; after GELU or ReLU z is known beforehand. Weights have one scale for
+each output. Unusual: no quantized tensors of PyTorch (deprecated), only plain ones and oneDNN's product.
 """
 
 import copy
@@ -71,44 +71,32 @@ class PackedFloat(Packed):
 
 
 class PackedInt8(Packed):
-    """8 bits; without VNNI 7 for the input, because there pairs of products are summed in 16 bits and would overflow."""
+    """8 bits; without VNNI 7 for the weights, because there pairs of products are summed in 16 bits and would overflow."""
 
     def __init__(self, linear: nn.Linear, activation: str, after: str) -> None:
         super().__init__(linear, activation)
-        wide = cpu_has("int8")
         self.floor = FLOORS.get(after)
-        self.steps = (255 if wide else 127) if self.floor is not None else (127 if wide else 63)
-        self.zero = 0 if self.floor is not None else self.steps + 1
-        self.shift = 128 if self.steps == 255 else self.zero  # from a signed byte to an unsigned one
-        scale = (self.weight.abs().amax(1) / 127).clamp(min=torch.finfo(torch.float32).tiny)
+        largest = 127 if cpu_has("int8") else 63
+        scale = (self.weight.abs().amax(1) / largest).clamp(min=torch.finfo(torch.float32).tiny)
         whole = (self.weight / scale[:, None]).round().to(torch.int8)
+        self.sums = (whole.float() * scale[:, None]).sum(1)
         bias = torch.zeros(len(scale)) if self.bias is None else self.bias
-        if self.floor is not None:
-            bias = bias + self.floor * (whole.float() * scale[:, None]).sum(1)
-        self.bias = bias
+        self.bias = bias if self.floor is None else bias + self.floor * self.sums
         self.weight = torch.ops.onednn.qlinear_prepack(whole.contiguous(), None)
         self.scale, self.zeros = scale, torch.zeros(len(scale), dtype=torch.int32)
 
     def __call__(self, x: Tensor) -> Tensor:
-        whole, scale = self._levels(x)
+        low: Tensor | float = x.amin(1, keepdim=True) if self.floor is None else self.floor
+        scale = (x.amax(1, keepdim=True) - low).clamp_(min=1e-30) / 255
+        # By way of signed bytes: PyTorch turns floats into those sixteen times as fast as into unsigned ones.
+        levels = (x - low).mul_(scale.reciprocal()).sub_(128).round_().to(torch.int8).view(torch.uint8).add_(128)
         found: Tensor = torch.ops.onednn.qlinear_pointwise(
-            whole, 1.0, self.zero, self.weight, self.scale, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
+            levels, 1.0, 0, self.weight, self.scale, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
         )
-        return _AFTER[self.activation](found.mul_(scale).add_(self.bias))
-
-    def _levels(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Whole numbers (T, in) as unsigned bytes, and the scale of each token (T, 1).
-
-        The way leads over signed bytes: PyTorch turns floats into those sixteen times as fast as into unsigned ones.
-        """
-        if self.floor is None:
-            size = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True)).clamp_(min=1e-30)
-            scale = size / self.steps
-            levels = x * scale.reciprocal()
-        else:
-            scale = (x.amax(1, keepdim=True) - self.floor).clamp_(min=1e-30) / self.steps
-            levels = (x - self.floor).mul_(scale.reciprocal()).sub_(self.shift)
-        return levels.round_().to(torch.int8).view(torch.uint8).add_(self.shift), scale
+        found.mul_(scale)
+        if isinstance(low, Tensor):
+            found.addcmul_(low, self.sums)
+        return _AFTER[self.activation](found.add_(self.bias))
 
 
 def pack(linear: nn.Linear, precision: Precision, activation: str = "none", after: str = "none") -> Packed:
