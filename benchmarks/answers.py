@@ -160,7 +160,6 @@ def measure(sides: dict[str, Side], texts: list[str], rounds: int) -> str:
         whole, one = statistics.median(times[name]), statistics.median(waits[name])
         cells: list[Any] = [f"{len(texts) / whole:,.0f}", f"{first[0] / whole:.2f}", f"{one * 1e3:.2f}"]
         rows.append([name, *cells, f"{first[1] / one:.2f}", f"{agreed[name]:.5f}"])
-        print("  ".join(rows[-1]), flush=True)
     head = ["side", "texts/s", "times as fast", "ms for one text", "times shorter", "Spearman to fp32"]
     return report.table(head, rows)
 
@@ -193,6 +192,7 @@ def main() -> None:
         sweep(wishes.model, wishes.precisions.split(","), texts, wishes.rounds)
         return
     table = measure(all_sides(wishes.model, wishes.precisions.split(","), wishes.threads), texts, wishes.rounds)
+    print(table)
     if wishes.write:
         report.put("answers", f"{said}, medians of {wishes.rounds} rounds\n\n{table}")
 
