@@ -90,7 +90,7 @@ def _pretrain(wishes: Wishes, world: World) -> Path:
     files = corpus_files(wishes.text)
     identity = _identity(recipe, wishes, files)
     for name, stage in recipe.stages.items():
-        share_of(stage.batch, world, f"stages.{name}.batch")
+        share_of(stage.batch, world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
     with Run.claim(wishes.out, identity, world) as run:
         if (run.final / "config.json").is_file():
             say(f"{run.final}: this run is finished already; nothing to do")
@@ -308,9 +308,7 @@ class _Job:
 
     def _loader(self, name: str, stage: Stage) -> Loader:
         """The examples of this rank."""
-        share = share_of(stage.batch, self.world, f"stages.{name}.batch")
-        if stage.ramp:
-            share = share_of(stage.batch, replace(self.world, ranks=STAIRS * self.world.ranks), f"stages.{name}.batch")
+        share = share_of(stage.batch, self.world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
         micro = stage.micro or self._micro(stage)
         if not stage.micro and self.machine.device.type == "cuda":
             micro = next(n for n in range(min(micro, share), 0, -1) if share % n == 0)  # one shape, compiled once

@@ -153,6 +153,9 @@ def test_buckets_hold_neighbours_of_one_type() -> None:
 
 
 def test_shares_are_even() -> None:
+    assert share_of(32, World(1, 4), "stages.short.batch", stairs=8) == 1
+    with pytest.raises(SesameError, match=r"12, which cannot grow in 8 even stairs.*batch=16"):
+        share_of(12, ALONE, "stages.short.batch", stairs=8)
     assert share_of(32, World(1, 4), "stages.short.batch") == 8
     with pytest.raises(SesameError, match=r"stages.short.batch is 30, which 4 .* --set stages.short.batch=32"):
         share_of(30, World(1, 4), "stages.short.batch")

@@ -8,12 +8,13 @@ in the forward pass already; the backward pass only scales three small arrays. O
 between the matrix products; the formula in plain PyTorch serves elsewhere, and is what the kernel is tested against.
 """
 
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from sesame.nn.device import has_triton
 
 IGNORE = -100
 CHUNK = 1 << 30  # logits at a time: more of them are computed in several rounds
@@ -67,7 +68,7 @@ _fused.register_autograd(_scale, setup_context=_keep)
 
 def _softmax_gradient(logits: Tensor, labels: Tensor) -> Tensor:
     """Write softmax - onehot over the logits (zeros where there is no label); give the summed loss."""
-    if logits.device.type != "cuda" or find_spec("triton") is None:
+    if not has_triton(logits.device):
         return softmax_gradient(logits, labels)
     from sesame.nn.kernels import softmax_gradient_kernel
 

@@ -7,12 +7,13 @@ On a GPU the backward pass therefore makes the gradient and its sum over rows, w
 """
 
 import math
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from sesame.nn.device import has_triton
 
 SPAN = 512  # rows whose sum one program makes
 
@@ -29,7 +30,7 @@ def linear_gelu(linear: nn.Linear, x: Tensor) -> Tensor:
 @torch.library.custom_op("sesame::gelu", mutates_args=())
 def _gelu(h: Tensor, bias: Tensor) -> Tensor:
     """`h` holds the bias already; it is named here for its gradient."""
-    if not _kernels(h):
+    if not has_triton(h.device):
         return F.gelu(h)
     from sesame.nn.kernels import gelu_kernel
 
@@ -47,7 +48,7 @@ def _(h: Tensor, bias: Tensor) -> Tensor:
 def _gelu_gradient(h: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """The gradient to h, and its sum over all rows."""
     columns = h.shape[-1]
-    if not _kernels(h):
+    if not has_triton(h.device):
         below = torch.special.ndtr(h)
         found = grad * (below + h * torch.exp(-0.5 * h * h) / math.sqrt(2 * math.pi))
         return found, found.reshape(-1, columns).sum(0)
@@ -77,7 +78,3 @@ def _backward(ctx: Any, grad: Tensor) -> Any:
 
 
 _gelu.register_autograd(_backward, setup_context=_keep)
-
-
-def _kernels(x: Tensor) -> bool:
-    return x.device.type == "cuda" and find_spec("triton") is not None

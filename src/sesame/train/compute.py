@@ -1,12 +1,12 @@
 """How a model is run in training: compiled or not, through a bf16 copy or as it is."""
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import nn
 
+from sesame.nn.device import has_triton
 from sesame.train.precision import Machine
 from sesame.train.shadow import Shadow
 
@@ -14,7 +14,7 @@ from sesame.train.shadow import Shadow
 def computing(model: nn.Module, machine: Machine, compiled: bool | None = None) -> Callable[..., Any]:
     """What the loop calls in the place of `model`. Compiled, unless told otherwise, on a GPU that has a compiler."""
     if compiled is None:
-        compiled = machine.device.type == "cuda" and find_spec("triton") is not None
+        compiled = has_triton(machine.device)
 
     def dress(model: nn.Module) -> Callable[..., Any]:
         return torch.compile(model, dynamic=False) if compiled else model

@@ -240,11 +240,12 @@ def _take_gpu(device: str) -> None:
     torch.cuda.set_device(number)
 
 
-def share_of(batch: int, world: World, place: str) -> int:
-    """Examples of a step that each rank takes."""
-    if batch % world.ranks:
-        near = math.ceil(batch / world.ranks) * world.ranks
-        raise SesameError(
-            f"{place} is {batch}, which {world.ranks} processes cannot share evenly; --set {place}={near} would do"
-        )
-    return batch // world.ranks
+def share_of(batch: int, world: World, place: str, stairs: int = 1) -> int:
+    """Examples of a step that each rank takes, on the first of so many stairs if the batch grows."""
+    parts = world.ranks * stairs
+    if batch % parts:
+        near = math.ceil(batch / parts) * parts
+        many = f"{world.ranks} processes cannot share evenly"
+        why = many if stairs == 1 else f"cannot grow in {stairs} even stairs over {world.ranks} process(es)"
+        raise SesameError(f"{place} is {batch}, which {why}; --set {place}={near} would do")
+    return batch // parts

@@ -8,12 +8,12 @@ heads, which objectives read outside of any block.
 """
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from sesame.nn.device import has_triton
 from sesame.objectives.model import Model
 from sesame.train.parallel import Parallel, World
 from sesame.train.precision import Machine
@@ -61,7 +61,7 @@ def shard(model: Model, machine: Machine, world: World, compiled: bool | None = 
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
     if compiled is None:
-        compiled = machine.device.type == "cuda" and find_spec("triton") is not None
+        compiled = has_triton(machine.device)
     mesh = init_device_mesh(machine.device.type, (world.ranks,))
     half = torch.bfloat16 if machine.precision == "bf16" else None
     policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False)
