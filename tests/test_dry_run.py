@@ -10,8 +10,8 @@ import pytest
 import torch
 from benchmarks.kill_resume import SETTINGS, make_text
 
-from sesame import dry_run, plan_table, pretraining, probe
-from sesame.cli import main
+from sesame import dry_run, pretraining, probe
+from sesame.cli import main, plan_table
 from sesame.data.batch import Batch
 from sesame.dry_run import Plan, StagePlan, warnings
 from sesame.errors import SesameError

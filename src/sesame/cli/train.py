@@ -69,8 +69,8 @@ def pretrain(
         parallel=parallel,  # type: ignore[arg-type]
     )  # fmt: skip
     if dry_run:
+        from sesame.cli.plan_table import show
         from sesame.dry_run import dry_run as plan
-        from sesame.plan_table import show
 
         show(plan(wishes), json)
     else:
