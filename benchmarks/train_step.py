@@ -36,8 +36,9 @@ from sesame.objectives import Vocab
 from sesame.objectives import build as build_objectives
 from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.model import Model
-from sesame.train.loop import Window, count_targets, step_loss, take_step
+from sesame.train.loop import Window, take_step
 from sesame.train.optim import OptimConfig, build_optimizer
+from sesame.train.passes import count_targets, step_loss
 from sesame.train.precision import Machine, choose_machine
 
 VOCAB, ROWS, LENGTH = 30522, 32, 128

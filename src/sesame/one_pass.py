@@ -15,7 +15,7 @@ from sesame.data.batch import Batch
 from sesame.files import read_json, write_json
 from sesame.objectives.model import Model
 from sesame.progress import say
-from sesame.train.loop import count_targets, step_loss
+from sesame.train.passes import count_targets, step_loss
 from sesame.train.precision import Machine
 
 LEAST_STEPS = 100

@@ -23,6 +23,7 @@ from sesame.tasks.answer import logits_of
 from sesame.tasks.layers import MIX
 from sesame.tasks.loader import ItemLoader, ManyLoader, keep_features
 from sesame.train.adapt import prepare, unfreeze
+from sesame.train.compute import replaying
 from sesame.train.loop import Clock, Hooks, fit
 from sesame.train.optim import build_optimizer
 from sesame.train.precision import Machine
@@ -152,6 +153,8 @@ class SeedRun:
                 ours[name].copy_(tensor)
 
     def _call(self, model: Model) -> Callable[[Batch], list[Term]]:
+        if self.transfer.adapt.strategy != "frozen":
+            return replaying(model, self.machine)
         if not any(lesson.features for lesson in self.lessons.values()):
             return model
         recalled = Recalled(self.lessons)
@@ -161,8 +164,9 @@ class SeedRun:
     def _loader(self, tasks: dict[str, Task], steps: int) -> ItemLoader | ManyLoader:
         tokens = CPU_TOKENS if self.machine.device.type == "cpu" else GPU_TOKENS
         seed = chance.key(self.seed, 8) >> 1
+        unpad = self.machine.shadow and self.transfer.adapt.strategy != "frozen"
         loaders = [
-            ItemLoader(tasks[name], lesson.train, lesson.pad, self.transfer.batch, seed, tokens, lesson.numbers)
+            ItemLoader(tasks[name], lesson.train, lesson.pad, self.transfer.batch, seed, tokens, lesson.numbers, unpad)
             for name, lesson in self.lessons.items()
         ]
         return loaders[0] if len(loaders) == 1 else ManyLoader(loaders, steps, seed, self.transfer.alpha)

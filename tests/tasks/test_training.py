@@ -22,8 +22,8 @@ from sesame.tasks.pooled import thin
 from sesame.tasks.predict import predict
 from sesame.tasks.windows import Inputs
 from sesame.train.adapt import Adapt, prepare, unfreeze
-from sesame.train.loop import count_targets, step_loss
 from sesame.train.optim import OptimConfig, build_optimizer
+from sesame.train.passes import count_targets, step_loss
 from sesame.train.precision import choose_machine
 from tests.tasks.toys import encoder, examples, made, noise, toy_tokenizer
 
@@ -70,7 +70,7 @@ def test_micro_batches_do_not_change_a_step(name: str, settings: dict[str, Any])
     whole = step(model, ItemLoader(task, items, 0, 16, seed=3, tokens=10**6))
     cut = step(model, ItemLoader(task, items, 0, 16, seed=3, tokens=150))
     one = step(model, ItemLoader(task, items, 0, 16, seed=3, tokens=1))
-    unpadded = step(model, ItemLoader(task, items, 0, 16, seed=3, tokens=10**6, unpad=8))
+    unpadded = step(model, ItemLoader(task, items, 0, 16, seed=3, tokens=10**6, unpad=True))
     assert whole[2] == 1 < cut[2] < one[2] == 16
     for other in (cut, one, unpadded):
         assert abs(other[0] - whole[0]) < 1e-12

@@ -19,8 +19,9 @@ from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.model import Model
 from sesame.objectives.pair import NextSentenceConfig
 from sesame.train.guard import Guard
-from sesame.train.loop import Clock, Hooks, Window, count_targets, fit, step_loss, take_step
+from sesame.train.loop import Clock, Hooks, Window, fit, take_step
 from sesame.train.optim import OptimConfig, build_optimizer
+from sesame.train.passes import count_targets, step_loss
 from sesame.train.precision import Machine
 from sesame.train.schedule import DECAYS, Schedule
 from sesame.train.state import State

@@ -104,11 +104,11 @@ class Encoder(Backbone):
         return self.embeddings.tokens.weight
 
     def forward(self, batch: Batch, only: Tensor | None = None, maps: bool = False) -> Encoded:
+        if batch.real is not None and not maps:
+            return self._unpadded(batch, batch.real, only)
         width = batch.ids.shape[1]
         if width > self.config.max_length and self.config.positions != "rotary":
             raise SesameError(f"{width} tokens do not fit: this model was built for {self.config.max_length}")
-        if batch.real is not None and not maps:
-            return self._unpadded(batch, batch.real, only)
         at = torch.arange(width, device=batch.ids.device)[None, :]
         mask = batch.mask()
         rows = Rows(None if mask is None else mask[:, None, None, :], rotary=self._rotary(at))

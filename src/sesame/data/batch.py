@@ -4,6 +4,7 @@
 padding out: they unpad once at the door and pad once at the exit, so that nobody else meets a second layout.
 """
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -24,7 +25,7 @@ class Targets:
 
     def count(self) -> Tensor:
         if self.labels.is_floating_point():
-            return torch.tensor(self.labels.numel(), device=self.labels.device)
+            return torch.full((), self.labels.numel(), device=self.labels.device)
         return (self.labels != IGNORE).sum()
 
 
@@ -71,20 +72,44 @@ class Batch:
         offsets[1:-1] = torch.cumsum(self.lengths, 0)
         offsets[-1] = len(at) + fill
         at = torch.cat([at, at.new_full((fill,), size * width)])
-        return replace(self, real=Real(at, offsets, max(width, multiple)))
+        return replace(self, full=False, real=Real(at, offsets, max(width, multiple)))
 
     def to(self, device: torch.device, pin: bool = False) -> "Batch":
         """Move every tensor; with `pin` through page-locked memory, without waiting."""
 
-        def move(value: Any) -> Any:
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.pin_memory().to(device, non_blocking=True) if pin else tensor.to(device)
+
+        return self.map(move)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The same batch with every tensor changed."""
+
+        def walk(value: Any) -> Any:
             if isinstance(value, Tensor):
-                return value.pin_memory().to(device, non_blocking=True) if pin else value.to(device)
-            if isinstance(value, Targets):
-                return Targets(move(value.labels), move(value.at), move(value.rows))
-            if isinstance(value, Real):
-                return Real(move(value.at), move(value.offsets), value.longest)
+                return change(value)
+            if isinstance(value, Targets | Real):
+                return replace(value, **{item.name: walk(getattr(value, item.name)) for item in fields(value)})
             if isinstance(value, dict):
-                return {name: move(inner) for name, inner in value.items()}
+                return {name: walk(inner) for name, inner in value.items()}
             return value
 
-        return Batch(**{item.name: move(getattr(self, item.name)) for item in fields(self)})
+        return Batch(**{item.name: walk(getattr(self, item.name)) for item in fields(self)})
+
+    def tensors(self) -> list[Tensor]:
+        """All of them, in an order that depends on the layout alone."""
+        found: list[Tensor] = []
+
+        def note(tensor: Tensor) -> Tensor:
+            found.append(tensor)
+            return tensor
+
+        self.map(note)
+        return found
+
+    def layout(self) -> Hashable:
+        """Equal for batches that differ in the numbers of their tensors only."""
+        present = tuple(item.name for item in fields(self) if getattr(self, item.name) is not None)
+        tensors = tuple((tuple(tensor.shape), tensor.dtype) for tensor in self.tensors())
+        longest = None if self.real is None else self.real.longest
+        return present, self.full, longest, tuple(self.targets), tensors

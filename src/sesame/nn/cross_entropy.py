@@ -74,7 +74,7 @@ def _softmax_gradient(logits: Tensor, labels: Tensor) -> Tensor:
 
     losses = torch.empty(logits.shape[0], dtype=torch.float32, device=logits.device)
     softmax_gradient_kernel[(logits.shape[0],)](
-        logits, labels, losses, logits.stride(0), logits.shape[1], BLOCK=8192, num_warps=16
+        logits, labels, losses, logits.stride(0), logits.shape[1], BLOCK=8192, num_warps=8
     )
     return losses.sum()
 

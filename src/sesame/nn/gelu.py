@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sesame.nn.device import has_triton
 
-SPAN = 512  # rows whose sum one program makes
+SPAN = 128  # rows whose sum one program makes
 
 
 def linear_gelu(linear: nn.Linear, x: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ def _gelu(h: Tensor, bias: Tensor) -> Tensor:
     from sesame.nn.kernels import gelu_kernel
 
     found = torch.empty_like(h)
-    gelu_kernel[(-(-h.numel() // 4096),)](h, found, h.numel(), BLOCK=4096, num_warps=8)
+    gelu_kernel[(-(-h.numel() // 8192),)](h, found, h.numel(), BLOCK=8192, num_warps=8)
     return found
 
 
@@ -59,7 +59,7 @@ def _gelu_gradient(h: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     found, parts = torch.empty_like(h), -(-rows // SPAN)
     sums = torch.empty(parts, columns, dtype=torch.float32, device=h.device)
     gelu_gradient_kernel[(parts, -(-columns // 256))](
-        h, grad, found, sums, rows, columns, SPAN=SPAN, R=16, C=256, num_warps=8
+        h, grad, found, sums, rows, columns, SPAN=SPAN, R=4, C=256, num_warps=2
     )
     return found, sums.sum(0).to(h.dtype)
 

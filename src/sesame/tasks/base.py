@@ -86,11 +86,11 @@ class Task(Objective):
         """What one draw of the loader is: here the whole example."""
         return list(items)
 
-    def collate(self, items: Sequence[Item], pad: int) -> Batch:
-        """Windows as rows of one padded batch, with the labels of their items."""
+    def collate(self, items: Sequence[Item], pad: int, multiple: int = 1) -> Batch:
+        """Windows as rows of one padded batch, with the labels of their items; `multiple` rounds its width up."""
         windows = [window for item in items for window in item.windows]
         lengths = torch.tensor([len(window.ids) for window in windows])
-        width = int(lengths.max())
+        width = -(-int(lengths.max()) // multiple) * multiple
         ids = torch.full((len(windows), width), pad)
         segments = torch.zeros(len(windows), width, dtype=torch.long)
         for row, window in enumerate(windows):

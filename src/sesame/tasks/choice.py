@@ -41,9 +41,9 @@ class Choice(PooledTask):
         return max(slot for item in items for slot in item.slots) + 1
 
     def targets(self, items: Sequence[Item], width: int) -> Targets:
-        """`at` holds the number of options of each item."""
+        """`at` tells which options each item has, (E, most)."""
         counts = torch.tensor([[max(item.slots) + 1] for item in items])
-        return Targets(self.labels(items), at=counts, rows=self.rows(items))
+        return Targets(self.labels(items), at=torch.arange(self.slots(items)) < counts, rows=self.rows(items))
 
     def labels(self, items: Sequence[Item]) -> Tensor:
         return torch.tensor([IGNORE if item.label is None else item.label for item in items])
@@ -52,10 +52,9 @@ class Choice(PooledTask):
         """Shape: (items, most options); -inf where an item has fewer."""
         targets = batch.targets[self.name]
         assert targets.at is not None
-        items, most = len(targets.labels), int(targets.at.max())
+        items, most = targets.at.shape
         scores: Tensor = self.out(self.vectors(features, batch, items * most)).view(items, most)
-        missing = torch.arange(most, device=scores.device)[None] >= targets.at
-        return scores.masked_fill(missing, -torch.inf)
+        return scores.masked_fill(~targets.at, -torch.inf)
 
     def loss(self, logits: Tensor, targets: Targets) -> Tensor:
         return F.cross_entropy(logits, targets.labels, reduction="sum")

@@ -17,6 +17,8 @@ from sesame.data.order import locate
 from sesame.tasks.base import Item, Task
 from sesame.tasks.pooled import PooledTask, thin
 
+WIDTHS = 32  # rows are as wide as a multiple of this, where shapes should be few
+
 
 @dataclass
 class ItemLoader:
@@ -29,7 +31,7 @@ class ItemLoader:
     seed: int
     tokens: int
     numbers: Mapping[int, int] = field(default_factory=dict)  # by id of a window: its place in the kept features
-    unpad: int = 0  # above 0: the backbone leaves the padding out; real tokens are filled up to a multiple of this
+    unpad: bool = False  # the backbone leaves the padding out; sizes are rounded up, so that few shapes occur
 
     def load(self, step: int) -> list[Batch]:
         epochs, rows = locate(step * self.batch, self.batch, len(self.items), self.seed)
@@ -40,9 +42,12 @@ class ItemLoader:
         return [self._collate(part) for part in self._parts(chosen)]
 
     def _collate(self, items: Sequence[Item]) -> Batch:
+        if self.unpad:
+            batch = self.task.collate(items, self.pad, WIDTHS)
+            return batch.unpadded(few_sizes(int(batch.lengths.sum())))
         batch = self.task.collate(items, self.pad)
         if not self.numbers:
-            return batch.unpadded(self.unpad) if self.unpad and not batch.full else batch
+            return batch
         windows = [self.numbers[id(window)] for item in items for window in item.windows]
         return replace(batch, keys=torch.tensor(windows))
 
@@ -59,6 +64,11 @@ class ItemLoader:
                 parts.append([item])
                 rows = len(item.windows)
         return parts
+
+
+def few_sizes(tokens: int) -> int:
+    """What to round a number of tokens up to a multiple of: a 16th of the power of two below it, little waste."""
+    return max(64, 1 << max(0, tokens.bit_length() - 5))
 
 
 class ManyLoader:

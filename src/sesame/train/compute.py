@@ -8,6 +8,7 @@ from torch import nn
 
 from sesame.nn.device import has_triton
 from sesame.train.precision import Machine
+from sesame.train.replay import Replay
 from sesame.train.shadow import Shadow
 
 
@@ -20,3 +21,8 @@ def computing(model: nn.Module, machine: Machine, compiled: bool | None = None) 
         return torch.compile(model, dynamic=False) if compiled else model
 
     return Shadow(model, dress) if machine.shadow else dress(model)
+
+
+def replaying(model: nn.Module, machine: Machine) -> Callable[..., Any]:
+    """The same for short trainings: ready at once, and quick with small batches of few shapes."""
+    return Replay(model) if machine.shadow else model

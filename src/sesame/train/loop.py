@@ -12,7 +12,7 @@ depends on a clock or a signal is decided once for all, so that every rank takes
 
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,11 +23,12 @@ from sesame import chance
 from sesame.data.batch import Batch
 from sesame.data.loader import Prefetcher
 from sesame.errors import SesameError
-from sesame.objectives.base import Term
 from sesame.train.guard import Guard, check_skipped
 from sesame.train.optim import Optimizer
 from sesame.train.parallel import ALONE, World
+from sesame.train.passes import Model, count_targets, learn
 from sesame.train.precision import Machine
+from sesame.train.replay import Replay
 from sesame.train.schedule import Schedule
 from sesame.train.shadow import Shadow
 from sesame.train.shares import not_shared, whole
@@ -35,8 +36,6 @@ from sesame.train.state import Snapshot, State
 
 WINDOW = 10  # steps between two looks at the losses
 RANKS_APART = 1 << 20  # more micro-batches than a step ever has: every rank's dropout is its own
-
-Model = Callable[[Batch], list[Term]]
 
 
 class Interrupted(SesameError):
@@ -228,15 +227,14 @@ def take_step(
     loss = torch.zeros((), device=machine.device)
     for number, batch in enumerate(batches):
         torch.manual_seed(chance.key(seed, number + world.rank * RANKS_APART) >> 1)
-        with machine.autocast():
-            terms = call(batch)
-        part = step_loss(terms, counts)
-        part.backward()  # type: ignore[no-untyped-call]
+        part, terms = (
+            call.learn(batch, counts, machine) if isinstance(call, Replay) else learn(call, batch, counts, machine)
+        )
         if isinstance(call, Shadow):
             call.gather()
-        loss += part.detach()
+        loss += part
         for term in terms:
-            window.totals[term.name] = window.totals.get(term.name, 0) + term.total.detach().float()
+            window.totals[term.name] = window.totals.get(term.name, 0) + term.total.float()
         window.tokens.append(batch.lengths.sum())
         window.places += batch.ids.numel()
     world.sum_gradients(not_shared(model))  # those of shares were summed on the way
@@ -246,21 +244,6 @@ def take_step(
         window.counts[name] = window.counts.get(name, 0) + count
     window.losses.append(loss)
     window.norms.append(norm.float())
-
-
-def count_targets(batches: Iterable[Batch]) -> dict[str, Tensor]:
-    """Targets of the whole step, by name: what the sums are divided by."""
-    counts: dict[str, Tensor] = {}
-    for batch in batches:
-        for name, targets in batch.targets.items():
-            counts[name] = counts.get(name, 0) + targets.count()
-    return counts
-
-
-def step_loss(terms: list[Term], counts: dict[str, Tensor]) -> Tensor:
-    """This micro-batch's share of the step's loss."""
-    parts = [term.weight * term.total / counts[term.name].clamp(min=1) for term in terms]
-    return torch.stack(parts).sum()
 
 
 def _look(

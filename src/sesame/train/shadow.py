@@ -28,9 +28,16 @@ class Shadow:
         self.call = dress(self.copy)
 
     def __call__(self, batch: Any) -> Any:
-        self.copy.train(self.source.training)
+        self.mirror()
         with torch.autocast(self.pairs[0][0].device.type, enabled=False):
             return self.call(batch)
+
+    def mirror(self) -> None:
+        """Train what the model trains: it may have been told since to evaluate, or to unfreeze a layer."""
+        self.copy.train(self.source.training)
+        for owner, copy in self.pairs:
+            if owner.requires_grad != copy.requires_grad:
+                copy.requires_grad_(owner.requires_grad)
 
     @torch.no_grad()
     def gather(self) -> None:

@@ -127,7 +127,7 @@ def ask(parts: Parts, engine: OnnxEngine, batches: Iterable[Batch]) -> Pairs:
 def _single(batch: Batch, head: Head) -> Batch:
     """Every row a text of its own."""
     rows = torch.arange(batch.size)
-    options = torch.ones(batch.size, 1, dtype=torch.long) if head.kind == "choice" else None
+    options = torch.ones(batch.size, 1, dtype=torch.bool) if head.kind == "choice" else None
     return batch.with_targets(**{head.name: Targets(torch.zeros(batch.size), at=options, rows=rows)})
 
 

@@ -113,14 +113,14 @@ class OnnxEngine:
         targets = batch.targets[self.head.name]
         assert targets.rows is not None
         items = len(targets.labels)
-        most = 1 if targets.at is None else int(targets.at.max())
+        most = 1 if targets.at is None else targets.at.shape[1]
         where = targets.rows.cpu()
         count = torch.zeros(items * most).index_add(0, where, torch.ones(len(rows)))
         total = torch.zeros(items * most, rows.shape[1]).index_add(0, where, rows)
         mean = total / count.clamp(min=1)[:, None]
         if targets.at is None:
             return mean
-        return mean.view(items, most).masked_fill(torch.arange(most)[None] >= targets.at.cpu(), -torch.inf)
+        return mean.view(items, most).masked_fill(~targets.at.cpu(), -torch.inf)
 
     @property
     def tokens(self) -> "OnnxStates":
