@@ -38,8 +38,8 @@ from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.model import Model
 from sesame.train.loop import Window, take_step
 from sesame.train.optim import OptimConfig, build_optimizer
-from sesame.train.passes import count_targets, step_loss
 from sesame.train.precision import Machine, choose_machine
+from sesame.train.step import count_targets, step_loss
 
 VOCAB, ROWS, LENGTH = 30522, 32, 128
 NOISE = 0.03  # share of a step's time that its threads may wait for other processes

@@ -15,8 +15,8 @@ from sesame.data.batch import Batch
 from sesame.files import read_json, write_json
 from sesame.objectives.model import Model
 from sesame.progress import say
-from sesame.train.passes import count_targets, step_loss
 from sesame.train.precision import Machine
+from sesame.train.step import count_targets, step_loss
 
 LEAST_STEPS = 100
 MOST_PASSES = 100

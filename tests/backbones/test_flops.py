@@ -15,7 +15,7 @@ from sesame.objectives import Vocab, build
 from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.model import Model
 from sesame.objectives.pair import NextSentenceConfig
-from sesame.train.passes import count_targets, step_loss
+from sesame.train.step import count_targets, step_loss
 
 ROWS, LENGTH = 4, 32
 BASE: dict[str, Any] = {"vocab": 1000, "width": 64, "depth": 3, "heads": 4, "dropout": 0.1, "attention_dropout": 0.1}

@@ -23,8 +23,8 @@ from sesame.tasks.predict import predict
 from sesame.tasks.windows import Inputs
 from sesame.train.adapt import Adapt, prepare, unfreeze
 from sesame.train.optim import OptimConfig, build_optimizer
-from sesame.train.passes import count_targets, step_loss
 from sesame.train.precision import choose_machine
+from sesame.train.step import count_targets, step_loss
 from tests.tasks.toys import encoder, examples, made, noise, toy_tokenizer
 
 CONFIGS: dict[str, tuple[TaskConfig, dict[str, bool]]] = {

@@ -21,10 +21,10 @@ from sesame.objectives.pair import NextSentenceConfig
 from sesame.train.guard import Guard
 from sesame.train.loop import Clock, Hooks, Window, fit, take_step
 from sesame.train.optim import OptimConfig, build_optimizer
-from sesame.train.passes import count_targets, step_loss
 from sesame.train.precision import Machine
 from sesame.train.schedule import DECAYS, Schedule
 from sesame.train.state import State
+from sesame.train.step import count_targets, step_loss
 from tests.languages import Topics, store_of, word_tokenizer
 
 CPU = Machine(torch.device("cpu"), "fp32")

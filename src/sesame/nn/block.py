@@ -6,6 +6,7 @@ higher rates), branch x + LN(f(x)).
 
 from torch import Tensor, nn
 
+from sesame.nn.add_norm import add_norm
 from sesame.nn.attention.multihead import Rows, SelfAttention, take
 from sesame.nn.feedforward import FeedForward
 
@@ -30,5 +31,9 @@ class Block(nn.Module):
         if self.order == "branch":
             kept = kept + self.attention_norm(self.attention(x, rows, only, maps))
             return kept + self.feedforward_norm(self.feedforward(kept))  # type: ignore[no-any-return]
-        kept = self.attention_norm(kept + self.attention(x, rows, only, maps))
-        return self.feedforward_norm(kept + self.feedforward(kept))  # type: ignore[no-any-return]
+        attention, feedforward = self.attention, self.feedforward
+        heads = attention.heads_of(x, rows, only, maps)
+        kept = add_norm(attention.out, heads, kept, attention.dropout.now(), self.attention_norm)
+        return add_norm(
+            feedforward.down, feedforward.inner(kept), kept, feedforward.dropout.now(), self.feedforward_norm
+        )

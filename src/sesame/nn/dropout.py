@@ -19,6 +19,10 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return dropout(x, self.rate, self.training)
 
+    def now(self) -> float:
+        """The rate in training, 0 else."""
+        return self.rate if self.training else 0.0
+
     def extra_repr(self) -> str:
         return f"{self.rate}"
 

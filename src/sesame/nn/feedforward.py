@@ -33,11 +33,15 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.down(self.inner(x)))  # type: ignore[no-any-return]
+
+    def inner(self, x: Tensor) -> Tensor:
+        """The wide middle, before W2."""
         if self.gated:
             left, right = self.up(x).chunk(2, dim=-1)
-            x = self.activation(left) * right
+            wide: Tensor = self.activation(left) * right
         elif self.activation is F.gelu:
-            x = linear_gelu(self.up, x)
+            wide = linear_gelu(self.up, x)
         else:
-            x = self.activation(self.up(x))
-        return self.dropout(self.down(x))  # type: ignore[no-any-return]
+            wide = self.activation(self.up(x))
+        return wide

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sesame.nn.device import has_triton
 
-SPAN = 128  # rows whose sum one program makes
+PARTS = 768  # programs that share the rows of a backward pass, for every 256 columns
 
 
 def linear_gelu(linear: nn.Linear, x: Tensor) -> Tensor:
@@ -56,10 +56,11 @@ def _gelu_gradient(h: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 
     h, grad = h.contiguous(), grad.contiguous()
     rows = h.numel() // columns
-    found, parts = torch.empty_like(h), -(-rows // SPAN)
+    span = -(-rows // (4 * PARTS)) * 4
+    found, parts = torch.empty_like(h), -(-rows // span)
     sums = torch.empty(parts, columns, dtype=torch.float32, device=h.device)
     gelu_gradient_kernel[(parts, -(-columns // 256))](
-        h, grad, found, sums, rows, columns, SPAN=SPAN, R=4, C=256, num_warps=2
+        h, grad, found, sums, rows, columns, span, R=4, C=256, num_warps=2
     )
     return found, sums.sum(0).to(h.dtype)
 

@@ -1,4 +1,4 @@
-"""GPU kernels of our own, for `cross_entropy.py` and `gelu.py`, in Triton, which comes with PyTorch for CUDA.
+"""GPU kernels of our own, for `cross_entropy.py`, `gelu.py` and `add_norm.py`, in Triton, which comes with PyTorch for CUDA.
 
 Each is tested against the definition in plain PyTorch that stands in the file that uses it.
 """
@@ -55,15 +55,13 @@ def gelu_kernel(inputs, outputs, count, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def gelu_gradient_kernel(
-    inputs, grads, outputs, sums, rows, columns, SPAN: tl.constexpr, R: tl.constexpr, C: tl.constexpr
-):
-    """SPAN rows of C columns, R at a time: the gradient, and its sum over these rows."""
+def gelu_gradient_kernel(inputs, grads, outputs, sums, rows, columns, span, R: tl.constexpr, C: tl.constexpr):
+    """`span` rows of C columns, R at a time: the gradient, and its sum over these rows."""
     at = tl.program_id(1) * C + tl.arange(0, C)
     inside = at < columns
     total = tl.zeros((R, C), dtype=tl.float32)  # summed over its rows once, at the end: sums across threads are slow
-    first = tl.program_id(0) * SPAN
-    for start in range(first, first + SPAN, R):
+    first = tl.program_id(0) * span
+    for start in range(first, first + span, R):
         row = start + tl.arange(0, R)
         where = row.to(tl.int64)[:, None] * columns + at[None, :]
         real = (row < rows)[:, None] & inside[None, :]
@@ -74,3 +72,87 @@ def gelu_gradient_kernel(
         tl.store(outputs + where, found.to(outputs.dtype.element_ty), mask=real)
         total += found
     tl.store(sums + tl.program_id(0).to(tl.int64) * columns + at, tl.sum(total, 0), mask=inside)
+
+
+@triton.jit
+def _mix(h, salt):
+    h = (h ^ (h >> 16)) * 0x7FEB352D
+    h = ((h ^ (h >> 15)) ^ salt) * 0x846CA68B
+    return h ^ (h >> 16)
+
+
+@triton.jit
+def _lucky(seed, where, threshold):
+    """Whether places are kept, see `lucky` in add_norm.py."""
+    both = tl.load(seed)
+    none = tl.zeros((), dtype=tl.uint32)
+    low = _mix(both.to(tl.uint32), none)
+    high = _mix((both >> 32).to(tl.uint32) ^ low, none)
+    h = _mix(where.to(tl.uint32) * 0x9E3779B1 + low, high)
+    return (h >> 8).to(tl.int32) >= threshold
+
+
+@triton.jit
+def add_norm_kernel(
+    inputs, kept, gain, shift, seed, outputs, sums, stats, rows, columns, threshold, scale, eps,
+    R: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """R rows: their sum with what dropout leaves of the inputs, and its norm."""
+    row = tl.program_id(0) * R + tl.arange(0, R)
+    at = tl.arange(0, C)
+    inside = (at < columns)[None, :]
+    real = (row < rows)[:, None] & inside
+    where = row.to(tl.int64)[:, None] * columns + at[None, :]
+    x = tl.load(inputs + where, mask=real, other=0.0).to(tl.float32)
+    z = tl.load(kept + where, mask=real, other=0.0).to(tl.float32)
+    z += tl.where(_lucky(seed, where, threshold), x * scale, 0.0)
+    z = tl.where(inside, z.to(sums.dtype.element_ty).to(tl.float32), 0.0)
+    tl.store(sums + where, z.to(sums.dtype.element_ty), mask=real)
+    mean = tl.sum(z, 1) / columns
+    centred = tl.where(inside, z - mean[:, None], 0.0)
+    inverse = tl.rsqrt(tl.sum(centred * centred, 1) / columns + eps)
+    g = tl.load(gain + at, mask=at < columns, other=0.0).to(tl.float32)
+    s = tl.load(shift + at, mask=at < columns, other=0.0).to(tl.float32)
+    y = centred * inverse[:, None] * g[None, :] + s[None, :]
+    tl.store(outputs + where, y.to(outputs.dtype.element_ty), mask=real)
+    tl.store(stats + row * 2, mean, mask=row < rows)
+    tl.store(stats + row * 2 + 1, inverse, mask=row < rows)
+
+
+@triton.jit
+def add_norm_gradient_kernel(
+    grads, sums, stats, gain, seed, dx, dz, partial, rows, columns, parts, span, threshold, scale,
+    R: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """`span` rows, R at a time: the gradients, and three sums over these rows."""
+    at = tl.arange(0, C)
+    inside = (at < columns)[None, :]
+    g = tl.load(gain + at, mask=at < columns, other=0.0).to(tl.float32)
+    by_bias = tl.zeros((R, C), dtype=tl.float32)
+    by_gain = tl.zeros((R, C), dtype=tl.float32)
+    by_shift = tl.zeros((R, C), dtype=tl.float32)
+    first = tl.program_id(0) * span
+    for start in range(first, first + span, R):
+        row = start + tl.arange(0, R)
+        real = (row < rows)[:, None] & inside
+        where = row.to(tl.int64)[:, None] * columns + at[None, :]
+        dy = tl.load(grads + where, mask=real, other=0.0).to(tl.float32)
+        z = tl.load(sums + where, mask=real, other=0.0).to(tl.float32)
+        mean = tl.load(stats + row * 2, mask=row < rows, other=0.0)
+        inverse = tl.load(stats + row * 2 + 1, mask=row < rows, other=0.0)
+        unit = tl.where(real, (z - mean[:, None]) * inverse[:, None], 0.0)
+        pull = dy * g[None, :]
+        bent = tl.sum(unit * pull, 1) / columns
+        moved = tl.sum(pull, 1) / columns
+        back = (pull - moved[:, None] - unit * bent[:, None]) * inverse[:, None]
+        tl.store(dz + where, back.to(dz.dtype.element_ty), mask=real)
+        kept = tl.where(_lucky(seed, where, threshold) & real, back * scale, 0.0)
+        tl.store(dx + where, kept.to(dx.dtype.element_ty), mask=real)
+        by_bias += kept
+        by_gain += unit * dy
+        by_shift += dy
+    here = partial + tl.program_id(0).to(tl.int64) * columns + at
+    apart = parts * columns
+    tl.store(here, tl.sum(by_bias, 0), mask=at < columns)
+    tl.store(here + apart, tl.sum(by_gain, 0), mask=at < columns)
+    tl.store(here + 2 * apart, tl.sum(by_shift, 0), mask=at < columns)

@@ -26,13 +26,11 @@ from sesame.errors import SesameError
 from sesame.train.guard import Guard, check_skipped
 from sesame.train.optim import Optimizer
 from sesame.train.parallel import ALONE, World
-from sesame.train.passes import Model, count_targets, learn
 from sesame.train.precision import Machine
 from sesame.train.replay import Replay
 from sesame.train.schedule import Schedule
-from sesame.train.shadow import Shadow
-from sesame.train.shares import not_shared, whole
 from sesame.train.state import Snapshot, State
+from sesame.train.step import Model, count_targets, one_step
 
 WINDOW = 10  # steps between two looks at the losses
 RANKS_APART = 1 << 20  # more micro-batches than a step ever has: every rank's dropout is its own
@@ -219,31 +217,21 @@ def take_step(
     window: Window,
     world: World = ALONE,
 ) -> None:
-    """One optimiser step over all micro-batches of all ranks."""
-    optimizer.zero_grad()
-    if isinstance(call, Shadow):
-        call.refresh()  # here, not after the step: weights also change by going back and by going on
+    """One optimiser step over all micro-batches of all ranks, noted in `window`."""
     counts = world.sum_by_name(count_targets(batches))
-    loss = torch.zeros((), device=machine.device)
-    for number, batch in enumerate(batches):
-        torch.manual_seed(chance.key(seed, number + world.rank * RANKS_APART) >> 1)
-        part, terms = (
-            call.learn(batch, counts, machine) if isinstance(call, Replay) else learn(call, batch, counts, machine)
-        )
-        if isinstance(call, Shadow):
-            call.gather()
-        loss += part
-        for term in terms:
-            window.totals[term.name] = window.totals.get(term.name, 0) + term.total.float()
-        window.tokens.append(batch.lengths.sum())
-        window.places += batch.ids.numel()
-    world.sum_gradients(not_shared(model))  # those of shares were summed on the way
-    norm = whole(nn.utils.clip_grad_norm_(model.parameters(), clip or float("inf")))
-    optimizer.step()
+    seeds = [chance.key(seed, number + world.rank * RANKS_APART) >> 1 for number in range(len(batches))]
+    if isinstance(call, Replay) and len(batches) == 1 and world is ALONE:
+        found = call.step(optimizer, batches[0], counts, clip, machine, seeds[0])
+    else:
+        found = one_step(model, call, optimizer, batches, counts, clip, machine, seeds, world)
+    for name, total in found.totals.items():
+        window.totals[name] = window.totals.get(name, 0) + total
     for name, count in counts.items():
         window.counts[name] = window.counts.get(name, 0) + count
-    window.losses.append(loss)
-    window.norms.append(norm.float())
+    window.tokens += [batch.lengths.sum() for batch in batches]
+    window.places += sum(batch.ids.numel() for batch in batches)
+    window.losses.append(found.loss)
+    window.norms.append(found.norm)
 
 
 def _look(

@@ -41,6 +41,7 @@ class Optimizer:
 
     def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
         self.parts = parts
+        self.version = 0  # which arrays hold its memory; a recorded step is good for one version
         self._members = {id(p) for part in parts for group in part.param_groups for p in group["params"]}
 
     def __contains__(self, parameter: Tensor) -> bool:
@@ -55,15 +56,27 @@ class Optimizer:
             part.step()
 
     def set_rate(self, rate: float) -> None:
-        for part in self.parts:
-            for group in part.param_groups:
-                group["lr"] = rate * group.get("scale", 1.0)
+        for group in self.groups():
+            group["lr"] = rate * group.get("scale", 1.0)
+
+    def groups(self) -> list[dict[str, Any]]:
+        return [group for part in self.parts for group in part.param_groups]
+
+    @property
+    def recordable(self) -> bool:
+        """Whether a step can become part of a CUDA graph."""
+        return all(isinstance(part, torch.optim.AdamW) for part in self.parts)
+
+    def held(self) -> Memory:
+        """What is remembered of each weight (momenta, step counts), itself."""
+        return {p: kept for part in self.parts for p, kept in part.state.items()}
 
     def memory(self) -> Memory:
-        """What is remembered of each weight (momenta, step counts), copied."""
-        return {p: _copy(kept) for part in self.parts for p, kept in part.state.items()}
+        """The same, copied."""
+        return {p: _copy(kept) for p, kept in self.held().items()}
 
     def restore(self, memory: Memory) -> None:
+        self.version += 1
         for part in self.parts:
             part.state.clear()
             for p in (p for group in part.param_groups for p in group["params"]):

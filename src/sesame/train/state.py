@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sesame.train.optim import Optimizer
 
@@ -34,13 +34,25 @@ class Snapshot:
     def __init__(self, model: nn.Module, optimizer: Optimizer, state: State) -> None:
         self.parameters = [p for p in model.parameters() if p in optimizer]  # frozen ones cannot break
         self.optimizer = optimizer
+        self.copies: list[Tensor] = []
         self.take(state)
 
     @torch.no_grad()
     def take(self, state: State) -> None:
         self.state = State.from_json(state.to_json() | {"skipped": [*state.skipped], "history": [*state.history]})
-        self.weights = [p.detach().clone() for p in self.parameters]
-        self.memory = self.optimizer.memory()
+        held = self.optimizer.held()
+        sources = [*self.parameters, *(x for kept in held.values() for x in kept.values() if isinstance(x, Tensor))]
+        plain = all(type(x) in (Tensor, nn.Parameter) for x in sources)
+        if plain and [x.shape for x in sources] == [x.shape for x in self.copies]:
+            torch._foreach_copy_(self.copies, sources)  # in few launches: this happens every few steps
+        else:
+            self.copies = [x.detach().clone() for x in sources]
+        copies = iter(self.copies)
+        self.weights = [next(copies) for _ in self.parameters]
+        self.memory = {
+            p: {name: next(copies) if isinstance(x, Tensor) else x for name, x in kept.items()}
+            for p, kept in held.items()
+        }
 
     @torch.no_grad()
     def restore(self) -> State:

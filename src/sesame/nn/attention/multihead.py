@@ -33,20 +33,21 @@ class SelfAttention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, rows: Rows, only: Tensor | None = None, maps: list[Tensor] | None = None) -> Tensor:
+        return self.dropout(self.out(self.heads_of(x, rows, only, maps)))  # type: ignore[no-any-return]
+
+    def heads_of(self, x: Tensor, rows: Rows, only: Tensor | None = None, maps: list[Tensor] | None = None) -> Tensor:
+        """All heads side by side, before W_O."""
         q, k, v = self._project(x, rows, only)
         rate = self.rate if self.training else 0.0
         if rows.ends is not None:
-            return self._finish(core.varlen(q, k, v, rows.ends, rate).flatten(-2))
+            return core.varlen(q, k, v, rows.ends, rate).flatten(-2)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if maps is not None:
             found, seen = core.eager(q, k, v, rows.mask, rate)
             maps.append(seen)
         else:
             found = core.sdpa(q, k, v, rows.mask, rate)
-        return self._finish(found.transpose(1, 2).flatten(-2))
-
-    def _finish(self, found: Tensor) -> Tensor:
-        return self.dropout(self.out(found))  # type: ignore[no-any-return]
+        return found.transpose(1, 2).flatten(-2)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.heads, self.size)

@@ -1,0 +1,77 @@
+"""The fused end of a block equals its parts, forward and backward, and its luck is fair."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sesame.nn.add_norm import _add_norm, _gradient, lucky
+
+EPS = 1e-12
+
+
+def _given(rows: int, columns: int, dtype: torch.dtype, device: str = "cpu") -> list[Tensor]:
+    torch.manual_seed(0)
+    shapes = ((rows, columns), (columns,), (rows, columns), (columns,), (columns,))
+    return [torch.randn(shape, dtype=dtype, device=device, requires_grad=True) for shape in shapes]
+
+
+def _wanted(x: Tensor, kept: Tensor, gain: Tensor, shift: Tensor, seed: Tensor, rate: float) -> Tensor:
+    z = kept + torch.where(lucky(seed, x, rate), x / (1 - rate), 0.0)
+    return F.layer_norm(z, z.shape[-1:], gain, shift, EPS)
+
+
+def test_values_and_gradients_are_those_of_its_parts() -> None:
+    x, bias, kept, gain, shift = _given(6, 8, torch.float64)
+    seed, rate = torch.tensor([123456789 << 20]), 0.3
+    weights = torch.linspace(-1, 2, 48, dtype=torch.float64).view(6, 8)
+    found = _add_norm(x, bias, kept, gain, shift, seed, rate, EPS)[0]
+    wanted = _wanted(x + (bias - bias.detach()), kept, gain, shift, seed, rate)
+    assert torch.allclose(found, wanted, atol=1e-13)
+    ours = torch.autograd.grad((found * weights).sum(), (x, bias, kept, gain, shift))
+    theirs = torch.autograd.grad((wanted * weights).sum(), (x, bias, kept, gain, shift))
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.allclose(a, b, atol=1e-12)
+
+
+def test_compiled_shapes_are_known() -> None:
+    given = _given(4, 6, torch.float32)
+    torch.library.opcheck(_add_norm, (*given, torch.tensor([7]), 0.1, EPS))
+    dy, z, stats = torch.randn(4, 6), torch.randn(4, 6), torch.rand(4, 2)
+    torch.library.opcheck(_gradient, (dy, z, stats, torch.randn(6), torch.tensor([7]), 0.1))
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.1, 0.5])
+def test_luck_is_fair_and_independent(rate: float) -> None:
+    like = torch.empty(512, 768)
+    seeds = [torch.tensor([seed]) for seed in (0, 1, 1 << 32, 5 << 40, (1 << 62) - 1)]
+    masks = [lucky(seed, like, rate).double() for seed in seeds]
+    deviation = math.sqrt(rate * (1 - rate) / like.numel())
+    for mask in masks:
+        assert abs(float(mask.mean()) - (1 - rate)) < 5 * deviation
+        assert float((mask.mean(0) - (1 - rate)).abs().max()) < 6 * math.sqrt(rate * (1 - rate) / 512)
+        assert float((mask.mean(1) - (1 - rate)).abs().max()) < 6 * math.sqrt(rate * (1 - rate) / 768)
+    others = [*masks[1:], masks[0].roll(1, 1), masks[0].roll(1, 0), masks[0].roll(64, 1)]
+    for other in others:
+        agreement = float(((masks[0] - (1 - rate)) * (other - (1 - rate))).mean()) / (rate * (1 - rate))
+        assert abs(agreement) < 5 / math.sqrt(like.numel())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the kernels run on a GPU")
+@pytest.mark.parametrize("rows", [1, 5, 1500])
+@pytest.mark.parametrize("columns", [64, 312, 768, 1024])
+def test_the_kernels_equal_the_definition(rows: int, columns: int) -> None:
+    x, bias, kept, gain, shift = (part.detach() for part in _given(rows, columns, torch.float32, "cuda"))
+    seed, rate, dy = torch.tensor([(987654321 << 30) + 5], device="cuda"), 0.1, torch.randn(rows, columns).cuda()
+    y, z, stats = _add_norm(x, bias, kept, gain, shift, seed, rate, EPS)
+    exact = [part.double().cpu() for part in (x, bias, kept, gain, shift)]
+    wanted = _add_norm(*exact, seed.cpu(), rate, EPS)
+    assert torch.allclose(y.cpu().double(), wanted[0], atol=1e-4)
+    assert torch.allclose(z.cpu().double(), wanted[1], atol=1e-5)
+    found = _gradient(dy, z, stats, gain, seed, rate)
+    expected = _gradient(dy.double().cpu(), wanted[1], wanted[2], exact[3], seed.cpu(), rate)
+    for a, b in zip(found[:2], expected[:2], strict=True):
+        assert torch.allclose(a.cpu().double(), b, atol=1e-4)
+    assert torch.allclose(found[2].cpu().double(), expected[2], atol=1e-4 * rows)
