@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from sesame.nn.device import has_triton
 from sesame.nn.dropout import dropout
 
-PARTS = 1024  # programs that share the rows of a backward pass
+MOST, LEAST = 1024, 128  # programs that share the rows of a backward pass
 
 
 def add_norm(linear: nn.Linear, x: Tensor, kept: Tensor, rate: float, norm: nn.LayerNorm) -> Tensor:
@@ -92,7 +92,7 @@ def _gradient(
     dy = dy.contiguous()
     dx, dz = torch.empty_like(z), torch.empty_like(z)
     wide_, at_once, warps = _tile(columns)
-    span = -(-rows // (PARTS * at_once)) * at_once
+    span = -(-rows // (min(MOST, max(LEAST, rows // 16)) * at_once)) * at_once  # few parts: they are summed up later
     parts = -(-rows // span)
     partial = torch.empty(3, parts, columns, dtype=torch.float32, device=z.device)
     add_norm_gradient_kernel[(parts,)](

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sesame.nn.device import has_triton
 
-PARTS = 768  # programs that share the rows of a backward pass, for every 256 columns
+MOST, LEAST = 768, 64  # programs that share the rows of a backward pass, for every 256 columns
 
 
 def linear_gelu(linear: nn.Linear, x: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def _gelu_gradient(h: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 
     h, grad = h.contiguous(), grad.contiguous()
     rows = h.numel() // columns
-    span = -(-rows // (4 * PARTS)) * 4
+    span = -(-rows // (4 * min(MOST, max(LEAST, rows // 32)))) * 4  # few parts: they are summed up later
     found, parts = torch.empty_like(h), -(-rows // span)
     sums = torch.empty(parts, columns, dtype=torch.float32, device=h.device)
     gelu_gradient_kernel[(parts, -(-columns // 256))](
