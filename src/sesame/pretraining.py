@@ -314,9 +314,12 @@ class _Job:
             micro = next(n for n in range(min(micro, share), 0, -1) if share % n == 0)  # one shape, compiled once
         micro = int(-self.world.agree([-float(min(micro, share))])[0])  # the least that a rank can take
         static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
+        # A GPU runs one compiled shape: the number of real tokens hardly varies, so it is rounded up to one or two values.
+        fused = self.machine.device.type == "cuda" and self.machine.precision != "fp32"
+        unpad = 64 * -(-micro * stage.length // 1024) if fused else 0
         return Loader(
             self._packer(self.train_part, stage), stage.batch, micro, self.wishes.seed, self.model.objective.corrupt,
-            static=static, ramp=stage.ramp, rank=self.world.rank, ranks=self.world.ranks,
+            static=static, unpad=unpad, ramp=stage.ramp, rank=self.world.rank, ranks=self.world.ranks,
         )  # fmt: skip
 
     def _log(self, state: State, line: dict[str, Any], figures: dict[str, Any], prefix: str) -> None:
@@ -327,8 +330,9 @@ class _Job:
     def _packer(self, part: Part, stage: Stage) -> Packer:
         specials = Specials(self.tokenizer.id("cls"), self.tokenizer.id("sep"), self.tokenizer.id("pad"))
         return Packer(
-            part, stage.packing, stage.length, specials, short=stage.short, words=self.model.objective.needs_words
-        )
+            part, stage.packing, stage.length, specials, short=stage.short, words=self.model.objective.needs_words,
+            fixed=self.machine.device.type == "cuda",
+        )  # fmt: skip
 
     def _micro(self, stage: Stage) -> int:
         """Sequences at a time: what stays in the cache of a CPU, what fits into the memory of a GPU."""

@@ -27,7 +27,11 @@ def test_real_tokens_come_in_order_and_the_rest_is_fill(lengths: list[int], mult
     found = torch.nn.functional.pad(batch.ids.flatten(), (0, 1), value=-1)[real.at]
     wanted = [batch.ids[row, :length] for row, length in enumerate(lengths)]
     assert torch.equal(found, torch.cat([*wanted, torch.full((len(real.at) - sum(lengths),), -1)]))
-    assert real.offsets.tolist() == [0, *torch.tensor(lengths).cumsum(0).tolist(), len(real.at)]
+    rows, fills = real.offsets[: len(lengths) + 1], real.offsets[len(lengths) :]
+    assert rows.tolist() == [0, *torch.tensor(lengths).cumsum(0).tolist()]
+    assert fills[-1] == len(real.at)
+    assert len(fills) == 1 + -(-(multiple - 1) // max(lengths))  # one shape, whatever the fill
+    assert (real.offsets[1:] - real.offsets[:-1]).min() >= 0
     assert real.longest >= (real.offsets[1:] - real.offsets[:-1]).max()
 
 

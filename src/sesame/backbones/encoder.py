@@ -128,11 +128,10 @@ class Encoder(Backbone):
         if only is None:
             return Encoded(batch, Padded(self._climb(x, rows, rows, None, None), real, batch.ids.shape))
         size, most = only.shape
-        asking = (
-            torch.arange(size + 2, dtype=torch.int32, device=x.device).clamp(max=size) * most
-        )  # the fill asks nothing
+        numbers = torch.arange(len(real.offsets), dtype=torch.int32, device=x.device)
+        asking = numbers.clamp(max=size) * most  # the fill asks nothing
         last = replace(rows, ends=EndToEnd(real.offsets, real.longest, asking, most))
-        places = (real.offsets[:-2, None] + only).flatten()
+        places = (real.offsets[:size, None] + only).flatten()
         layers = self._climb(x, rows, last, places, None)
         return Encoded(batch, (layers[-1].view(size, most, -1),), only)
 

@@ -34,7 +34,7 @@ class Real:
     """The real tokens of a padded batch, end to end."""
 
     at: Tensor  # (T,) places in the flattened ids; then B * L, the place behind the last, to fill up to a round number
-    offsets: Tensor  # (B+2,) int32: where each row begins among them; the fill is a row of its own
+    offsets: Tensor  # (B+1+F,) int32: where each row begins among them; the fill makes F rows of its own
     longest: int  # no row has more tokens
 
 
@@ -65,14 +65,15 @@ class Batch:
     def unpadded(self, multiple: int = 1) -> "Batch":
         """The same batch, told where its real tokens are; their number is rounded up, so that few shapes occur."""
         size, width = self.ids.shape
+        rows = -(-(multiple - 1) // width)  # that the longest fill needs
         places = torch.arange(width)[None, :] < self.lengths[:, None]
         at = places.flatten().nonzero()[:, 0]
         fill = -len(at) % multiple
-        offsets = torch.zeros(size + 2, dtype=torch.int32)
-        offsets[1:-1] = torch.cumsum(self.lengths, 0)
-        offsets[-1] = len(at) + fill
+        ends = torch.cumsum(self.lengths, 0)
+        fills = (torch.arange(1, rows + 1) * width).clamp(max=fill) + len(at)
+        offsets = torch.cat([torch.zeros(1, dtype=torch.long), ends, fills]).int()
         at = torch.cat([at, at.new_full((fill,), size * width)])
-        return replace(self, full=False, real=Real(at, offsets, max(width, multiple)))
+        return replace(self, full=False, real=Real(at, offsets, width))
 
     def to(self, device: torch.device, pin: bool = False) -> "Batch":
         """Move every tensor; with `pin` through page-locked memory, without waiting."""

@@ -31,6 +31,7 @@ class Loader:
     seed: int
     corrupt: Callable[[Batch, float], Batch]
     static: int = 0  # BERT's fixed masks: the chance of an example returns after so many epochs; 0: never
+    unpad: int = 0  # above 0: backbones leave the padding out, and real tokens are filled up to a multiple of this
     ramp: int = 0  # steps over which the batch grows to its size, in STAIRS equal stairs
     rank: int = 0
     ranks: int = 1
@@ -65,7 +66,8 @@ class Loader:
             for epoch in np.unique(epochs[part]):
                 here = epochs[part] == epoch
                 keys[here] = chance.keys(chance.key(self.seed, int(epoch), 1), rows[part][here])
-            batches.append(self.corrupt(self.packer.draw(rows[part], keys), progress))
+            batch = self.corrupt(self.packer.draw(rows[part], keys), progress)
+            batches.append(batch.unpadded(self.unpad) if self.unpad and not batch.full else batch)
         return batches
 
     def sources(self, step: int) -> list[str]:

@@ -10,7 +10,8 @@ on nothing but the row number and its key, so any batch of any epoch can be made
   epoch's cuts fall elsewhere.
 - `sentences` (RoBERTa's FULL-SENTENCES): whole sentences up to the length, on across documents with a separator between.
 - `documents` (DOC-SENTENCES): the same, but never across documents.
-- `blocks`: the text as one stream, with a separator between documents, cut every so many tokens: no padding at all.
+- `blocks`: the text as one stream, with a separator between documents, cut every so many places: no padding at all. The
+  last block reaches back into the one before it.
 """
 
 from dataclasses import dataclass
@@ -76,10 +77,19 @@ class Packer:
     """Draws batches of one kind and length from a part of a store."""
 
     def __init__(
-        self, part: Part, kind: Kind, length: int, specials: Specials, *, short: float = 0.1, words: bool = False
+        self,
+        part: Part,
+        kind: Kind,
+        length: int,
+        specials: Specials,
+        *,
+        short: float = 0.1,
+        words: bool = False,
+        fixed: bool = False,
     ) -> None:
+        """`fixed`: batches are always `length` wide, also where no example is so long."""
         self.part, self.kind, self.length, self.specials = part, kind, length, specials
-        self.short, self.words = short, words
+        self.short, self.words, self.fixed = short, words, fixed
         self.tokens = part.store.tokens
         self.body = length - (3 if kind == "pairs" else 2)
         if self.body < 2:
@@ -91,7 +101,8 @@ class Packer:
                 "--set stages.long.packing=documents)"
             )
         self.documents, self.offsets = _split_long(part.documents, np.asarray(part.store.sentences), self.body)
-        # (N, 3): begin, end, document; pairs count in sentences, because they are cut between two, the others in tokens
+        # (N, 3): begin, end, document; pairs count in sentences, because they are cut between two, blocks in places of
+        # the stream, the others in tokens
         self.rows = _PLANS[kind](self.documents, self.offsets, self.body)
         if len(self.rows) == 0:
             raise SesameError(f"{part.store.files[0]}: has no example of length {length}; give more text")
@@ -111,8 +122,12 @@ class Packer:
     def source(self, row: int) -> str:
         """Where a row's text comes from: file and line of its document."""
         store = self.part.store
-        begin = self.rows[row, 0]
-        token = self.offsets[begin] if self.kind == "pairs" else begin
+        begin, _, document = self.rows[row]
+        token = begin
+        if self.kind == "pairs":
+            token = self.offsets[begin]
+        if self.kind == "blocks":
+            token = self.offsets[self.documents[document, 0]]
         sentence = int(np.searchsorted(store.sentences, token, side="right")) - 1
         return store.source(int(np.searchsorted(store.documents, sentence, side="right")) - 1)
 
@@ -121,6 +136,8 @@ class Packer:
         start, stop, _ = self.rows[rows].T
         if self.kind == "documents":
             return Pieces(np.arange(len(rows)), start, stop - start, np.zeros(len(rows), dtype=np.int64))
+        if self.kind == "blocks":
+            return self._blocks(start, stop)
         heads = self.offsets[self.documents[:, 0]]
         low, high = np.searchsorted(heads, start, side="right"), np.searchsorted(heads, stop, side="left")
         owner = np.repeat(np.arange(len(rows)), high - low + 1)
@@ -130,6 +147,17 @@ class Packer:
         tails = self.offsets[self.documents[:, 1]]
         finish = np.where(last, stop[owner], tails[np.minimum(low[owner] + within - 1, len(tails) - 1)])
         return Pieces(owner, begin, finish - begin, np.zeros(len(owner), dtype=np.int64))
+
+    def _blocks(self, start: Ints, stop: Ints) -> "Pieces":
+        """Stretches of the stream. A piece without tokens stands where a separator comes first or last in a row."""
+        heads, sizes, places = _stream(self.documents, self.offsets)
+        first = np.searchsorted(places, start, side="right") - 1
+        count = np.searchsorted(places, stop, side="right") - first
+        owner = np.repeat(np.arange(len(start)), count)
+        document = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + first[owner]
+        begin = np.clip(start[owner] - places[document], 0, sizes[document])
+        finish = np.clip(stop[owner] - places[document], 0, sizes[document])
+        return Pieces(owner, heads[document] + begin, finish - begin, np.zeros(len(owner), dtype=np.int64))
 
     def _pairs(self, rows: Ints, keys: chance.Words) -> "tuple[Pieces, npt.NDArray[np.bool_]]":
         luck = chance.uniform(keys, "pairs", 12).T
@@ -180,7 +208,7 @@ class Packer:
         before = ends - spans
         within = before - before[row_first][pieces.row] + 1  # 1: room for [CLS]
         lengths = np.add.reduceat(spans, row_first) + 1
-        width = int(lengths.max())
+        width = self.length if self.fixed else int(lengths.max())
         ids = np.full((size, width), self.specials.pad, dtype=np.int64)
         ids[:, 0] = self.specials.cls
         place = pieces.row * width + within
@@ -290,17 +318,20 @@ def _plan_sentences(documents: Ints, offsets: Ints, body: int) -> Ints:
 
 
 def _plan_blocks(documents: Ints, offsets: Ints, body: int) -> Ints:
-    """Cut the stream of documents, each followed by one place for a separator, every `body` places."""
+    """Cut the stream every `body` places."""
+    _, sizes, places = _stream(documents, offsets)
+    total = int(places[-1] + sizes[-1])
+    start = np.arange(0, total, body)
+    start[-1] = max(0, total - body)  # no row is short, unless it is the only one
+    owner = np.searchsorted(places, start, side="right") - 1
+    return np.stack([start, np.minimum(start + body, total), owner], axis=1)
+
+
+def _stream(documents: Ints, offsets: Ints) -> tuple[Ints, Ints, Ints]:
+    """First token and size of each document, and where it starts in the stream: one place for a separator between two."""
     heads = offsets[documents[:, 0]]
     sizes = offsets[documents[:, 1]] - heads
-    places = np.cumsum(sizes + 1) - (sizes + 1)  # where each document starts in the stream
-    cuts = np.append(np.arange(0, int((sizes + 1).sum()), body), int((sizes + 1).sum()))
-    owner = np.searchsorted(places, cuts, side="right") - 1
-    token = heads[owner] + np.minimum(cuts - places[owner], sizes[owner])
-    # A row that ends where a document begins ends behind the one before it: between the two may lie held-out text.
-    ends = np.where((cuts == places[owner]) & (owner > 0), (heads + sizes)[np.maximum(owner - 1, 0)], token)
-    rows = np.stack([token[:-1], ends[1:], owner[:-1]], axis=1)
-    return rows[rows[:, 1] > rows[:, 0]]
+    return heads, sizes, np.cumsum(sizes + 1) - (sizes + 1)
 
 
 _PLANS = {"pairs": _plan_pairs, "sentences": _plan_sentences, "documents": _plan_documents, "blocks": _plan_blocks}
