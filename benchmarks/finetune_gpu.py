@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--size", choices=("base", "given"), default="base")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    sets: Sets = {"SST-2": sst2(given.sst2, 40_000), "5 to 400 words": mixed(8_000)}
+    sets: Sets = {"SST-2": sst2(given.sst2, 20_000), "5 to 400 words": mixed(4_000)}
     lines = [line for name, rows in sets.items() for line in compare(given.model, given.size, name, rows, given.steps)]
     head = ["texts", "side", "thousand real tokens/s", "times transformers", f"first {given.steps} steps"]
     text = f"{torch.cuda.get_device_name()}, {report.machine()}\n\n{report.table(head, lines)}"
