@@ -7,7 +7,8 @@ the standard library. Each side turns text into vectors: tokenizer, encoder, mea
 (A B C A B C ...) with equal threads, and medians are compared.
 
 - transformers: `AutoModel` with its own fast tokenizer, batches of 32 in the order given, padded; fp32.
-- sesame: `sesame.load(MODEL, precision=...).embed(texts)`.
+- sesame: `sesame.load(MODEL, precision=...).embed(texts)`; with `--onnx FOLDER...` also `engine="onnx"` on what
+  `sesame convert MODEL --to onnx --task embed` wrote there.
 - sentence-transformers and ONNX Runtime, where they can be imported (the latter wants MODEL/onnx/model.onnx).
 
 Agreement: Spearman's correlation of the cosines of all pairs of 200 texts with those of our fp32.
@@ -126,14 +127,20 @@ def sesame_side(model: Path, precision: str) -> Side:
     return lambda texts: loaded.embed(list(texts))
 
 
-def all_sides(model: Path, wanted: Sequence[str], threads: int) -> dict[str, Side]:
+def exported_side(folder: Path) -> Side:
+    loaded = sesame.load(folder, "cpu", engine="onnx")
+    return lambda texts: loaded.embed(list(texts))
+
+
+def all_sides(model: Path, wanted: Sequence[str], threads: int, exported: Sequence[Path]) -> dict[str, Side]:
     sides = {"transformers": transformers_side(model)}
     for name, build in (("sentence-transformers", sentence_side), ("ONNX Runtime", lambda m: onnx_side(m, threads))):
         try:
             sides[name] = build(model)
         except ImportError as error:
             print(f"{name}: left out ({error})")
-    return sides | {f"sesame {precision}": sesame_side(model, precision) for precision in wanted}
+    sides |= {f"sesame {precision}": sesame_side(model, precision) for precision in wanted}
+    return sides | {f"sesame, {folder.name}": exported_side(folder) for folder in exported}
 
 
 def in_turns(sides: dict[str, Side], work: Sequence[Sequence[str]], warm: int) -> dict[str, list[float]]:
@@ -181,6 +188,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--precisions", default="fp32,bf16,int8")
+    parser.add_argument("--onnx", type=Path, nargs="*", default=[], help="folders of `sesame convert --to onnx`")
     parser.add_argument("--sweep", action="store_true", help="only compare sizes of our batches")
     parser.add_argument("--write", action="store_true")
     wishes = parser.parse_args()
@@ -191,7 +199,8 @@ def main() -> None:
     if wishes.sweep:
         sweep(wishes.model, wishes.precisions.split(","), texts, wishes.rounds)
         return
-    table = measure(all_sides(wishes.model, wishes.precisions.split(","), wishes.threads), texts, wishes.rounds)
+    sides = all_sides(wishes.model, wishes.precisions.split(","), wishes.threads, wishes.onnx)
+    table = measure(sides, texts, wishes.rounds)
     print(table)
     if wishes.write:
         report.put("answers", f"{said}, medians of {wishes.rounds} rounds\n\n{table}")
