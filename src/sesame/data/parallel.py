@@ -1,0 +1,135 @@
+"""Parallel text: sentences and their translations, as a stream of pairs in constant memory.
+
+Three shapes, each plain or packed (.gz .xz .zst .bz2):
+- two files, line n of one translates line n of the other;
+- a table with a tab between the two (.tsv), without a heading;
+- JSON lines (.jsonl), the two texts in fields that the user names, or the only two that hold text, or as Hugging Face's
+  datasets have them: {"translation": {"en": ..., "de": ...}}.
+
+A pair with an empty side is left out; `Counted` tells how many.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from sesame.data.streams import PACKED, Progress, lines
+from sesame.errors import SesameError
+
+LONGEST = 1 << 20  # characters of a line
+TABLE, JSON_LINES = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
+
+
+@dataclass(frozen=True)
+class Pair:
+    source: str
+    target: str
+    place: str  # "file:line"
+
+
+@dataclass
+class Counted:
+    """What a reading met so far."""
+
+    pairs: int = 0
+    empty: int = 0  # left out, a side was empty
+
+
+def read_pairs(
+    paths: Sequence[str | Path],
+    fields: tuple[str, str] | None = None,
+    counted: Counted | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Pair]:
+    """All pairs. `paths`: tables and JSON lines, any number; or two plain text files, the sides of one text."""
+    counted = counted if counted is not None else Counted()
+    files = [Path(path) for path in paths]
+    for file in files:
+        if not file.is_file():
+            raise SesameError(f"{file}: no such file; name a .tsv or .jsonl file, or the two sides of a text")
+    kinds = [_kind(file) for file in files]
+    if set(kinds) == {"text"}:
+        if len(files) != 2:
+            raise SesameError(f"{files[0]}: plain text comes in two files, a side each; {len(files)} were named")
+        found = _two_files(files[0], files[1], progress)
+    elif "text" in kinds:
+        raise SesameError(f"{files[kinds.index('text')]}: is a side of its own; do not mix it with .tsv or .jsonl")
+    else:
+        found = (
+            pair for file, kind in zip(files, kinds, strict=True) for pair in _one_file(file, kind, fields, progress)
+        )
+    for pair in found:
+        if pair.source and pair.target:
+            counted.pairs += 1
+            yield pair
+        else:
+            counted.empty += 1
+    if counted.pairs == 0:
+        raise SesameError(f"{files[0]}: has no pair of two texts; check the file")
+
+
+def _kind(file: Path) -> str:
+    bare = file.with_suffix("") if file.suffix in PACKED else file
+    if bare.suffix in TABLE:
+        return "table"
+    return "json" if bare.suffix in JSON_LINES else "text"
+
+
+def _two_files(first: Path, second: Path, progress: Progress | None) -> Iterator[Pair]:
+    sides = (lines(first, LONGEST, progress), lines(second, LONGEST, progress))
+    for a, b in zip_longest(*sides):
+        if a is None or b is None:
+            longer, shorter = (second, first) if a is None else (first, second)
+            number = (b or a)[0]
+            raise SesameError(f"{longer}:{number}: {shorter} ends before this line; the two sides need as many lines")
+        _check_whole(a, first)
+        _check_whole(b, second)
+        yield Pair(a[1].strip(), b[1].strip(), f"{first}:{a[0]}")
+
+
+def _one_file(file: Path, kind: str, fields: tuple[str, str] | None, progress: Progress | None) -> Iterator[Pair]:
+    for line in lines(file, LONGEST, progress):
+        number, text, _ = line
+        if not text.strip():
+            continue
+        _check_whole(line, file)
+        place = f"{file}:{number}"
+        if kind == "table":
+            cells = text.split("\t")
+            if len(cells) < 2:
+                raise SesameError(f"{place}: has no tab; a line is source, tab, target")
+            yield Pair(cells[0].strip(), cells[1].strip(), place)
+        else:
+            source, target = _from_json(text, fields, place)
+            yield Pair(source.strip(), target.strip(), place)
+
+
+def _from_json(text: str, fields: tuple[str, str] | None, place: str) -> tuple[str, str]:
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise SesameError(f"{place}: is not JSON ({error}); mend or remove the line") from error
+    if isinstance(row, dict) and isinstance(row.get("translation"), dict):
+        row = row["translation"]
+    if not isinstance(row, dict):
+        raise SesameError(f"{place}: is not an object with two texts; mend or remove the line")
+    names = fields or tuple(name for name, value in row.items() if isinstance(value, str))
+    if len(names) != 2:
+        have = ", ".join(map(str, names)) or "none"
+        raise SesameError(f"{place}: two fields with text are needed to guess, found {have}; name them with --fields")
+    return _text(row, names[0], place), _text(row, names[1], place)
+
+
+def _text(row: dict[str, Any], name: str, place: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, str):
+        raise SesameError(f"{place}: the field {name!r} holds no text; name the right two with --fields")
+    return value
+
+
+def _check_whole(line: tuple[int, str, bool], file: Path) -> None:
+    if not line[2]:
+        raise SesameError(f"{file}:{line[0]}: is longer than a million characters; a line is one sentence")

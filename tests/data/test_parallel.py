@@ -1,0 +1,77 @@
+"""Parallel readers: all shapes give the same pairs, and what is wrong gets one sentence with its place."""
+
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sesame.data.parallel import Counted, Pair, read_pairs
+from sesame.errors import SesameError
+
+side = st.text(
+    st.characters(codec="utf-8", exclude_categories=["C", "Z"], include_characters=" "), min_size=1, max_size=20
+)
+texts = side.map(lambda text: " ".join(text.split())).filter(bool)
+
+
+def _write(folder: Path, pairs: list[tuple[str, str]]) -> dict[str, list[Path]]:
+    a, b = folder / "text.en", folder / "text.de"
+    a.write_text("".join(f"{x}\n" for x, _ in pairs), encoding="utf-8")
+    b.write_text("".join(f"{y}\n" for _, y in pairs), encoding="utf-8")
+    table, packed = folder / "text.tsv", folder / "text.tsv.xz"
+    rows = "".join(f"{x}\t{y}\tmore\n" for x, y in pairs)
+    table.write_text(rows, encoding="utf-8")
+    packed.write_bytes(lzma.compress(rows.encode()))
+    plain, nested = folder / "text.jsonl", folder / "nested.jsonl.gz"
+    plain.write_text("".join(json.dumps({"en": x, "de": y, "n": 1}) + "\n" for x, y in pairs), encoding="utf-8")
+    lines = "".join(json.dumps({"id": "7", "translation": {"en": x, "de": y}}) + "\n" for x, y in pairs)
+    nested.write_bytes(gzip.compress(lines.encode()))
+    return {"two": [a, b], "table": [table], "packed": [packed], "json": [plain], "nested": [nested]}
+
+
+@settings(max_examples=30, deadline=None)
+@given(pairs=st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
+def test_all_shapes_give_the_same_pairs(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]) -> None:
+    for files in _write(tmp_path_factory.mktemp("parallel"), pairs).values():
+        found = list(read_pairs(files))
+        assert [(pair.source, pair.target) for pair in found] == pairs
+        assert [pair.place for pair in found] == [f"{files[0]}:{n + 1}" for n in range(len(pairs))]
+
+
+def test_fields_are_chosen_and_empty_sides_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    rows = [{"en": "one", "ru": "один", "note": "x"}, {"en": "", "ru": "два", "note": "y"}]
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    counted = Counted()
+    assert list(read_pairs([file], ("ru", "en"), counted)) == [Pair("один", "one", f"{file}:1")]
+    assert counted == Counted(pairs=1, empty=1)
+    with pytest.raises(SesameError, match=r"a\.jsonl:1: two fields .* found en, ru, note; name them with --fields"):
+        list(read_pairs([file]))
+    with pytest.raises(SesameError, match=r"a\.jsonl:1: the field 'fr' holds no text"):
+        list(read_pairs([file], ("en", "fr")))
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"a.en": "one\ntwo\n", "a.de": "eins\n"}, r"a\.en:2: .*a\.de ends before this line"),
+        ({"a.en": "one\n", "a.de": "eins\nzwei\n"}, r"a\.de:2: .*a\.en ends before this line"),
+        ({"a.tsv": "one\teins\ntwo\n"}, r"a\.tsv:2: has no tab"),
+        ({"a.jsonl": '{"en": "one", "de": "eins"}\n{"en": '}, r"a\.jsonl:2: is not JSON"),
+        ({"a.jsonl": "[1, 2]\n"}, r"a\.jsonl:1: is not an object"),
+        ({"a.en": "one\n"}, r"a\.en: plain text comes in two files"),
+        ({"a.en": "one\n", "b.tsv": "one\teins\n"}, r"a\.en: is a side of its own"),
+        ({"a.tsv": "\t\n\n"}, r"a\.tsv: has no pair"),
+    ],
+)
+def test_what_is_wrong_gets_one_sentence(tmp_path: Path, files: dict[str, str], words: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(SesameError, match=words):
+        list(read_pairs([tmp_path / name for name in files]))
+    with pytest.raises(SesameError, match="no such file"):
+        list(read_pairs([tmp_path / "missing.tsv"]))
