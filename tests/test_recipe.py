@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import torch
+from benchmarks.kill_resume import SETTINGS, make_text
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.config import build, dump_toml, merge, parse_setting
 from sesame.errors import SesameError
-from sesame.recipe import check, read_recipe, recipe_names, resolve
+from sesame.pretraining import Wishes, chosen_recipe, pretrain
+from sesame.recipe import check, how_scaled, read_recipe, recipe_names, resolve, scaled
+from sesame.train.precision import Machine
 
 SIZES = {  # depth, width, heads: Devlin et al. 2018 and Turc et al. 2019
     "tiny": (2, 128, 2), "mini": (4, 256, 4), "small": (4, 512, 8),
@@ -90,6 +94,94 @@ def test_bert_is_the_papers() -> None:
     assert set(recipe.objectives) == {"mlm", "nsp"}
 
 
+def test_roberta_is_the_papers() -> None:
+    recipe = resolve("roberta", size="base")
+    (stage,) = recipe.stages.values()
+    assert (stage.length, stage.batch, stage.packing, stage.short) == (512, 8192, "sentences", 0.0)
+    assert set(recipe.objectives) == {"mlm"}
+    assert recipe.objectives["mlm"].static == 0
+    assert recipe.steps * recipe.schedule.warmup == 24_000
+    o = recipe.optimizer
+    assert (o.kind, o.rate, o.beta2, o.eps, o.decay, o.clip) == ("adamw", 6e-4, 0.98, 1e-6, 0.01, 0.0)
+    large = resolve("roberta", size="large")
+    assert (large.optimizer.rate, large.steps * large.schedule.warmup) == (4e-4, 30_000)
+    assert (recipe.tokenizer.kind, recipe.tokenizer.lowercase) == ("bpe", False)
+
+
+ALBERTS = {
+    "base": (12, 768, 12, 12),
+    "large": (24, 1024, 16, 18),
+    "xlarge": (24, 2048, 16, 60),
+    "xxlarge": (12, 4096, 64, 235),
+}
+
+
+@pytest.mark.parametrize("size", ALBERTS)
+def test_albert_is_the_papers(size: str) -> None:
+    """Its parameters too: table 1, in millions, with the pooler and without the heads."""
+    recipe = resolve("albert", size=size)
+    (stage,) = recipe.stages.values()
+    assert (stage.length, stage.batch, stage.packing) == (512, 4096, "orders")
+    assert set(recipe.objectives) == {"mlm", "sop"}
+    assert recipe.objectives["mlm"].ngram == 3
+    assert (recipe.optimizer.kind, recipe.optimizer.rate) == ("lamb", 0.00176)
+    assert recipe.steps * recipe.schedule.warmup == 3125
+    depth, width, heads, millions = ALBERTS[size]
+    backbone = {key: value for key, value in recipe.backbone.items() if key != "kind"}
+    assert (backbone["depth"], backbone["width"], backbone["heads"]) == (depth, width, heads)
+    with torch.device("meta"):
+        encoder = Encoder(EncoderConfig(30_000, **backbone))
+    count = sum(p.numel() for p in encoder.parameters()) + width * (width + 1)
+    assert count / 1e6 == pytest.approx(millions, rel=0.055)  # rounded there: 11.7, 17.7, 58.7, 222.6
+
+
+def test_ablations_differ_from_bert_in_what_they_say() -> None:
+    bert, without, left = (resolve(name, size="base") for name in ("bert", "bert-no-nsp", "bert-ltr"))
+    assert set(without.objectives) == {"mlm"}
+    assert (without.stages, without.backbone, without.optimizer) == (bert.stages, bert.backbone, bert.optimizer)
+    assert set(left.objectives) == {"clm"}
+    assert left.backbone == {**bert.backbone, "causal": True}
+    assert left.stages == bert.stages
+    for device in ("cpu", "cuda"):
+        assert set(resolve("bert-ltr", size="mini", budget=True, device=device).objectives) == {"clm"}
+
+
+def test_the_rate_follows_the_batch(tmp_path: Path) -> None:
+    recipe = resolve("bert", size="mini", settings=["stages.short.batch=256"])
+    assert scaled(recipe, 1024).optimizer.rate == pytest.approx(1e-4 / 4)
+    wishes = Wishes("bert", [], tmp_path, settings=["stages.short.batch=4096", "optimizer.rate=2e-4"], scale_lr=512)
+    assert chosen_recipe(wishes, Machine(torch.device("cpu"), "fp32")).optimizer.rate == pytest.approx(16e-4)
+    assert how_scaled(scaled(recipe, 1024), 1024) == "rate 0.0001 * 256 / 1,024 = 2.5e-05"
+    wide = resolve("roberta", size="mini")
+    assert "8,192 / 256 = 0.0192 (the linear rule breaks near 8,000" in how_scaled(scaled(wide, 256), 256)
+    with pytest.raises(SesameError, match="rate"):
+        scaled(resolve("bert", size="mini", settings=["optimizer.rate=1.0"]), 1)  # the rule leads astray
+
+
+def test_a_stage_may_have_a_dropout_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sesame import pretraining
+
+    seen = []
+    fit = pretraining.fit
+
+    def watch(model: Any, *rest: Any, **more: Any) -> Any:
+        block = model.backbone.blocks[0]
+        parts = (model.backbone.embeddings.dropout, block.attention.dropout, block.attention, block.feedforward.dropout)
+        seen.append([part.rate for part in parts])
+        return fit(model, *rest, **more)
+
+    monkeypatch.setattr(pretraining, "fit", watch)
+    stages = ("stages.long.share=0.1", "stages.long.length=32", "stages.long.batch=8", "stages.long.dropout=0.0")
+    settings = [*SETTINGS, *stages, "backbone.attention_dropout=0.2"]
+    text = [str(make_text(tmp_path / "text.txt", 40))]
+    wishes = Wishes("bert", text, tmp_path / "run", steps=2, settings=settings, device="cpu", scale_lr=2)
+    pretrain(wishes)
+    assert seen == [[0.1, 0.1, 0.2, 0.1], [0.0, 0.0, 0.0, 0.0]]
+    assert "rate 0.0001 * 8 / 2 = 0.0004" in capsys.readouterr().err  # said once, with everything else
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_sizes_are_the_published_ones(size: str) -> None:
     backbone = resolve("bert", size=size).backbone
@@ -130,6 +222,8 @@ def test_a_users_recipe_takes_a_base(tmp_path: Path) -> None:
         (["stages.short.share=0", "stages.long.share=0"], "no stage"),
         (["objectives.mlm=false", "objectives.nsp=false"], "no objective"),
         (["stages.short.packing=blocks"], "pairs"),
+        (["objectives.sop.weight=1.0"], "sop objective needs packing = .orders"),
+        (["stages.long.dropout=1.0"], "dropout below 1"),
         (["stages.long.length=1024"], "max_length"),
         (["backbone.width=100"], "does not divide|heads"),
         (["schedule.kind=linera"], "one of"),

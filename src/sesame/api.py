@@ -64,6 +64,8 @@ class Loaded:
 
     def fill(self, texts: str | Sequence[str], top: int = 5) -> list[list[Filled]]:
         """The best tokens for every mask in every text."""
+        if getattr(self.parts.backbone.config, "causal", False):
+            raise SesameError(f"{self.folder}: reads from left to right and cannot fill a gap; pre-train with masks")
         if "mlm" not in self.parts.heads:
             raise SesameError(f"{self.folder}: has no trained masked-language head, so it cannot fill masks")
         if not self.tokenizer.has("mask"):

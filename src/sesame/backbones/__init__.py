@@ -1,8 +1,11 @@
 """Backbones: ids to hidden states. A new one is one file and one line here."""
 
-from sesame.backbones.base import Backbone, Encoded
+from typing import Any
+
+from sesame.backbones.base import Backbone, Encoded, State
 from sesame.backbones.encoder import Encoder, EncoderConfig
+from sesame.backbones.xlnet import XLNet, XLNetConfig
 
-BACKBONES = {"encoder": (Encoder, EncoderConfig)}
+BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {"encoder": (Encoder, EncoderConfig)}  # what a recipe may name
 
-__all__ = ["BACKBONES", "Backbone", "Encoded", "Encoder", "EncoderConfig"]
+__all__ = ["BACKBONES", "Backbone", "Encoded", "Encoder", "EncoderConfig", "State", "XLNet", "XLNetConfig"]

@@ -37,6 +37,18 @@ class Padded(Sequence[Tensor]):
 
 
 @dataclass(frozen=True)
+class State:
+    """What a backbone remembers of the tokens before: a value that is given back and handed in again, never kept inside.
+
+    No gradient flows into it.
+    """
+
+    layers: tuple[Tensor, ...]  # (B, M, D): the input of each layer at the last M tokens
+    real: Tensor | None = None  # (B, M): False at padding; None: everything may be looked at
+    segments: Tensor | None = None  # (B, M); None: all belong to segment 0
+
+
+@dataclass(frozen=True)
 class Encoded:
     """Hidden states: the embeddings first, then one entry for each layer."""
 
@@ -45,6 +57,7 @@ class Encoded:
     only: Tensor | None = None  # (B, K): the places at which the last layer was computed
     maps: tuple[Tensor, ...] = ()  # (B, H, L, L) for each layer, when asked for
     kept: Tensor | None = None  # instead of layers: what a task's head reads, computed earlier by a frozen backbone
+    state: State | None = None  # what to hand in with the tokens that follow, from a backbone that remembers
 
     @property
     def last(self) -> Tensor:
@@ -64,6 +77,7 @@ class Backbone(nn.Module):
     width: int
     vocab: int
     depth: int  # layers above the embeddings
+    cls_last = False  # True: [CLS], whose state stands for the whole text, is a row's last token and not its first
 
     def groups(self) -> list[nn.Module]:
         """The modules from bottom to top."""

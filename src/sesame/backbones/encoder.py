@@ -1,6 +1,7 @@
 """The Transformer encoder: BERT and all who look like it.
 
-One constructor composes named bricks; what distinguishes BERT, ALBERT or a modern encoder is in `EncoderConfig`.
+One constructor composes named bricks; what distinguishes BERT, ALBERT or a modern encoder is in `EncoderConfig`. With
+`causal` it reads from left to right: BERT's ablation, and the body of a GPT.
 """
 
 from dataclasses import dataclass, replace
@@ -14,8 +15,9 @@ from sesame.backbones.base import Backbone, Encoded, Padded
 from sesame.data.batch import Batch, Real
 from sesame.errors import SesameError
 from sesame.nn.attention.core import EndToEnd
-from sesame.nn.attention.multihead import Rows, SelfAttention
+from sesame.nn.attention.multihead import Rows, SelfAttention, take
 from sesame.nn.block import Block
+from sesame.nn.dropout import Dropout
 from sesame.nn.embeddings import Embeddings
 from sesame.nn.feedforward import FeedForward
 from sesame.nn.init import bert_init
@@ -37,6 +39,7 @@ class EncoderConfig:
     bias: bool = True
     embedding_width: int = 0  # 0: width (ALBERT: 128)
     share: Literal["none", "all", "attention", "feedforward"] = "none"
+    causal: bool = False  # every token sees only those before it and itself
     dropout: float = 0.1
     attention_dropout: float = 0.1
     eps: float = 1e-12
@@ -77,6 +80,8 @@ class Encoder(Backbone):
             nn.LayerNorm(config.width, eps=config.eps, bias=config.bias) if config.order == "pre" else nn.Identity()
         )
         self.apply(bert_init(config.init))
+        with torch.no_grad():  # rows that no id points at are never saved: they must not count in a norm of the table
+            self.embeddings.tokens.weight[config.vocab :] = 0.0
 
     @staticmethod
     def _blocks(c: EncoderConfig) -> list[Block]:
@@ -100,6 +105,14 @@ class Encoder(Backbone):
     def groups(self) -> list[nn.Module]:
         return [self.embeddings, *dict.fromkeys(self.blocks), self.final_norm]
 
+    def drop(self, rate: float | None) -> None:
+        """From now on this dropout everywhere; None: as configured. The configuration, which is saved, stays."""
+        for module in self.modules():
+            if isinstance(module, Dropout):
+                module.rate = self.config.dropout if rate is None else rate
+            elif isinstance(module, SelfAttention):
+                module.rate = self.config.attention_dropout if rate is None else rate
+
     def token_table(self) -> Tensor:
         return self.embeddings.tokens.weight
 
@@ -110,10 +123,14 @@ class Encoder(Backbone):
         if width > self.config.max_length and self.config.positions != "rotary":
             raise SesameError(f"{width} tokens do not fit: this model was built for {self.config.max_length}")
         at = torch.arange(width, device=batch.ids.device)[None, :]
-        mask = batch.mask()
-        rows = Rows(None if mask is None else mask[:, None, None, :], rotary=self._rotary(at))
+        causal = self.config.causal
+        mask = None if causal else batch.mask()
+        rows = Rows(None if mask is None else mask[:, None, None, :], causal=causal, rotary=self._rotary(at))
         seen: list[Tensor] | None = [] if maps else None
-        layers = self._climb(self.embeddings(batch.ids, at, batch.segments), rows, rows, only, seen)
+        asked = None if causal else only
+        layers = self._climb(self.embeddings(batch.ids, at, batch.segments), rows, rows, asked, seen)
+        if causal and only is not None:  # who reads from left to right is asked everywhere in training: no saving here
+            layers = (*layers[:-1], take(layers[-1], only))
         return Encoded(batch, layers, only, tuple(seen or ()))
 
     def _unpadded(self, batch: Batch, real: Real, only: Tensor | None) -> Encoded:
@@ -124,14 +141,18 @@ class Encoder(Backbone):
             return F.pad(x.flatten(), (0, 1))[real.at]
 
         x = self.embeddings(enter(batch.ids), at, None if batch.segments is None else enter(batch.segments))
-        rows = Rows(ends=EndToEnd(real.offsets, real.longest, real.offsets, real.longest), rotary=self._rotary(at))
+        ends = EndToEnd(real.offsets, real.longest, real.offsets, real.longest, self.config.causal)
+        rows = Rows(ends=ends, rotary=self._rotary(at))
         if only is None:
             return Encoded(batch, Padded(self._climb(x, rows, rows, None, None), real, batch.ids.shape))
         size, most = only.shape
+        places = (real.offsets[:size, None] + only).flatten()
+        if self.config.causal:
+            layers = self._climb(x, rows, rows, None, None)
+            return Encoded(batch, (layers[-1][places].view(size, most, -1),), only)
         numbers = torch.arange(len(real.offsets), dtype=torch.int32, device=x.device)
         asking = numbers.clamp(max=size) * most  # the fill asks nothing
         last = replace(rows, ends=EndToEnd(real.offsets, real.longest, asking, most))
-        places = (real.offsets[:size, None] + only).flatten()
         layers = self._climb(x, rows, last, places, None)
         return Encoded(batch, (layers[-1].view(size, most, -1),), only)
 

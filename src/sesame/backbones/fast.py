@@ -20,6 +20,7 @@ from sesame.backbones.base import Encoded
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
+from sesame.nn.attention.multihead import take
 from sesame.nn.block import Block
 from sesame.nn.packed import Precision, pack, part_of
 from sesame.nn.positions import rotate, rotations
@@ -65,6 +66,9 @@ class FastEncoder:
         width = batch.ids.shape[1]
         if width > self.config.max_length and self.config.positions != "rotary":
             raise SesameError(f"{width} tokens do not fit: this model was built for {self.config.max_length}")
+        if self.config.causal and only is not None:
+            found = self(batch, None, last)
+            return Encoded(batch, (*found.layers[:-1], take(found.last, only)), only)
         with torch.inference_mode():
             x, layout = self._enter(batch, only)
             states = [] if last else [self._leave(x, batch, layout)]
@@ -121,7 +125,7 @@ class Layer:
 
     def __init__(self, block: Block, config: EncoderConfig, precision: Precision, apart: bool = False) -> None:
         attention, feedforward = block.attention, block.feedforward
-        self.heads, self.order = config.heads, config.order
+        self.heads, self.order, self.causal = config.heads, config.order, config.causal
         self.norms = block.attention_norm, block.feedforward_norm
         self.gated = config.activation == "geglu"
         kind = "none" if self.gated else config.activation
@@ -163,7 +167,7 @@ class Layer:
             asking, keyed, valued = (
                 part.view(run.rows, -1, *q.shape[1:]).transpose(1, 2) for part in (q[mine], k[keys], v[keys])
             )
-            answer = F.scaled_dot_product_attention(asking, keyed, valued)
+            answer = F.scaled_dot_product_attention(asking, keyed, valued, is_causal=self.causal)
             found[mine].view(run.rows, -1, *q.shape[1:]).copy_(answer.transpose(1, 2))
         return self.out(found.flatten(1))
 

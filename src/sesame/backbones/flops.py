@@ -87,20 +87,25 @@ def _encoder(c: EncoderConfig, work: Work) -> Cost:
     """Shared layers share weights, not work: each counts. The last layer asks only where it is read, but all places are keys:
 
     products = L E D  +  (depth - 1) block(L)  +  block(read)  +  restored (D E + E V)  +  D D + 2 D
-    block(n) = 2 L D D  +  n (2 D D + 2 L D + m D F)        m = 2, or 3 with a gate
+    block(n) = 2 L D D  +  n (2 D D + 2 S D + m D F)        m = 2, or 3 with a gate
+
+    S is how many places one place looks at: L, or from left to right (L + 1) / 2 on average; then read = L.
     """
     length, width, inner, narrow = work.length, c.width, c.inner or 4 * c.width, c.embedding_width or c.width
     gated = c.activation == "geglu"
     rows = padded_vocab(c.vocab)
     widen = length * narrow * width if narrow != width else 0
 
+    looked = (length + 1) / 2 if c.causal else length
+    read = length if c.causal else work.read
+
     def block(asked: int) -> float:
-        per_place = 2 * width * width + 2 * length * width + (3 if gated else 2) * width * inner
+        per_place = 2 * width * width + 2 * looked * width + (3 if gated else 2) * width * inner
         return 2 * length * width * width + asked * per_place
 
     head = work.restored * (width * narrow + narrow * rows)
     pair = width * width + 2 * width if work.pair else 0
-    products = widen + (c.depth - 1) * block(length) + block(work.read) + head + pair
+    products = widen + (c.depth - 1) * block(length) + block(read) + head + pair
     return Cost(products, _encoder_kept(c, work, inner, narrow, rows, gated))
 
 
@@ -111,13 +116,14 @@ def _encoder_kept(c: EncoderConfig, work: Work, inner: int, narrow: int, rows: i
     probabilities and their gradient."""
     length, width = work.length, c.width
     drops = c.dropout > 0
+    read = length if c.causal else work.read
     maps = 3 * c.heads * length if c.attention_dropout > 0 else 0
 
     def block(asked: int) -> float:
         return 3 * length * width + asked * ((5 + 2 * drops) * width + (4 if gated else 2) * inner + maps)
 
     head = work.restored * (width + 3 * narrow + 2 * rows)
-    return length * narrow * (2 + drops) + (c.depth - 1) * block(length) + block(work.read) + head
+    return length * narrow * (2 + drops) + (c.depth - 1) * block(length) + block(read) + head
 
 
 FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {EncoderConfig: _encoder}

@@ -2,8 +2,9 @@
 
     config.json  model.safetensors  tokenizer.json  tokenizer_config.json  special_tokens_map.json  README.md  sesame.toml
 
-A family that transformers knows is written under its names, so `AutoModel.from_pretrained(folder)` works as it is; an encoder
-that it has no class for is written under ours, with `"model_type": "sesame"`.
+A family that transformers knows is written under its names, so `AutoModel.from_pretrained(folder)` works as it is; which one,
+where several fit, is said in `hf/__init__.py`. An encoder that it has no class for is written under ours, with
+`"model_type": "sesame"`.
 """
 
 from collections.abc import Mapping
@@ -24,11 +25,13 @@ from sesame.checkpoint.weights import read_weights
 from sesame.config import build, dump_toml
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json, write_whole
-from sesame.objectives import MaskedLMHead, PairHead
+from sesame.objectives import MaskedLMHead, PairHead, ReplacedHead
+from sesame.progress import say
 from sesame.tasks import Task
 from sesame.text import Tokenizer
 
 OWN = "sesame"
+FIRST = 16  # specials stand among the first ids, in all tokenizers that were made with padding in mind
 
 
 @dataclass
@@ -40,6 +43,7 @@ class Parts:
     tokenizer: Tokenizer | None = None
     unused: list[str] = field(default_factory=list)  # tensors of the file that no part of ours took
     tasks: dict[str, Task] = field(default_factory=dict)  # what it was taught to answer; their heads are among `heads`
+    family: str = ""  # the model type of the folder that it came from
 
     def to(self, device: torch.device) -> None:
         for module in (self.backbone, *self.heads.values(), *self.tasks.values()):
@@ -57,36 +61,63 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
     """Write the folder's files into `folder`, which exists; the caller makes it appear in one piece."""
     config = parts.backbone.config
     owned = {name for task in parts.tasks.values() for name in task.heads()}
-    family = find_family(config, set(parts.heads) - owned)
+    family = find_family(config, set(parts.heads) - owned, wanted_family(parts))
     state = {name: tensor.cpu() for name, tensor in parts.state().items()}
+    specials = {} if parts.tokenizer is None else special_ids(parts.tokenizer)
     if family is None:
         named = {name: row.contiguous() for name, row in state.items()}
         described: dict[str, Any] = {"model_type": OWN, "architectures": ["SesameEncoder"], "encoder": asdict(config)}
-        described |= describe(parts.tasks, None)
+        described |= describe(parts.tasks, None) | specials
     else:
         _, module = family
         lead = leading(parts.tasks, module.TASKS)
         table = module.table(config, None if lead is None else (lead.name, lead.config.kind))
-        beside = owned - (set() if lead is None else set(lead.heads()))
-        ours = {f"{head}.{name}" for head in beside for name, _ in parts.heads[head].named_parameters()}
-        named = export_state(table, {name: tensor for name, tensor in state.items() if name not in ours})
+        elsewhere = owned - (set() if lead is None else set(lead.heads()))  # heads of the tasks that lost
+        placed = {row.ours for row in table if not _belongs(row.ours, elsewhere)}
+        beside = {name for name in state if name not in placed and not name.startswith("backbone.")}
+        named = export_state(table, {name: tensor for name, tensor in state.items() if name not in beside})
         described = module.write_config(config, set(parts.heads) - owned, None if lead is None else lead.config.kind)
+        described |= specials
         module.finish(named, described)
-        named |= {OURS + name: state[name].contiguous() for name in ours}
+        named |= {OURS + name: state[name].contiguous() for name in beside}
         described |= describe(parts.tasks, lead)
     if parts.tokenizer is not None:
-        described |= {
-            f"{role}_token_id": id
-            for role, id in parts.tokenizer.ids().items()
-            if role in ("pad", "bos", "eos", "mask")
-        }
-        parts.tokenizer.save(folder)
+        _for_model(parts.tokenizer, config).save(folder)
     described["torch_dtype"] = "float32" if all(t.dtype == torch.float32 for t in named.values()) else "float64"
     write_json(folder / "config.json", described)
     save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
     write_whole(folder / "README.md", card or "# A model made with Sesame\n")
     if recipe is not None:
         write_whole(folder / "sesame.toml", dump_toml(recipe))
+
+
+def wanted_family(parts: Parts) -> str:
+    """The family to write where several fit: that of the folder it came from; else RoBERTa for a tokenizer that is not
+    WordPiece and pads with one of its first tokens (each id before it costs RoBERTa a row of zeros)."""
+    tokenizer = parts.tokenizer
+    if parts.family or tokenizer is None or not tokenizer.has("pad"):
+        return parts.family
+    pieces = type(tokenizer.backend.model).__name__
+    return "roberta" if pieces in ("BPE", "Unigram") and tokenizer.id("pad") < FIRST else ""
+
+
+def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """What config.json says of the tokens with a role."""
+    return {f"{role}_token_id": id for role, id in tokenizer.ids().items() if role in ("pad", "bos", "eos", "mask")}
+
+
+def _for_model(tokenizer: Tokenizer, config: EncoderConfig) -> Tokenizer:
+    """The tokenizer as it is written beside a model: one that tells no segments apart must not be given any."""
+    names = tokenizer.input_names()
+    if config.segments > 1 or "token_type_ids" not in names:
+        return tokenizer
+    names.remove("token_type_ids")
+    return Tokenizer(tokenizer.backend, tokenizer.roles, tokenizer.max_length, inputs=names, name=tokenizer.name)
+
+
+def _belongs(name: str, heads: set[str]) -> bool:
+    """Whether a parameter is one of these heads."""
+    return any(name.startswith(f"{head}.") for head in heads)
 
 
 def load_parts(folder: str | Path, tokenizer: bool = True) -> Parts:
@@ -112,6 +143,7 @@ def load_parts(folder: str | Path, tokenizer: bool = True) -> Parts:
         except (TypeError, ValueError, KeyError) as error:
             raise SesameError(f"{folder / 'config.json'}: a setting is wrong ({error}); copy the file again") from error
         parts = _fill(Encoder(config), read_weights(folder), module, found, folder)
+        parts.family = kind
     else:
         known = ", ".join(sorted(FAMILIES))
         raise SesameError(f"{folder / 'config.json'}: models of type {kind!r} do not open here yet; known are {known}")
@@ -128,7 +160,7 @@ def _old_model_type(found: Mapping[str, Any], folder: Path) -> str:
 
 
 def _tokenizer(folder: Path, vocab: int) -> Tokenizer | None:
-    names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
     if not any((folder / name).is_file() for name in names):
         return None
     tokenizer = Tokenizer.load(folder)
@@ -149,18 +181,8 @@ def _fill(
 ) -> Parts:
     """Put weights into a backbone and those heads that the file holds whole."""
     tasks = read_tasks(config, backbone, str(folder / "config.json"))
-    if family is None:
-        found = weights
-        table = [Row(name, (name,)) for name in found]
-    else:
-        kept = {name: tensor for name, tensor in weights.items() if name.startswith(OURS)}
-        found = family.clean({name: t for name, t in weights.items() if name not in kept}, config) | kept
-        lead = leading(tasks, family.TASKS)
-        table = family.table(backbone.config, None if lead is None else (lead.name, lead.config.kind))
-        table = [row for row in table if OURS + row.ours not in kept]
-        table += [Row(name.removeprefix(OURS), (name,)) for name in kept]
-    pair = PairHead(backbone.width)
-    heads = {"mlm": _mlm_head(backbone.config, found), "pooler": pair.pooler, "nsp": pair.out}
+    found, table = _names(backbone.config, weights, family, config, tasks)
+    heads = _pretrained_heads(backbone.config, any(row.ours == "mlm.table" and row.theirs[0] in found for row in table))
     for task in tasks.values():
         heads |= task.heads()
     parts = Parts(backbone, dict(heads), tasks=tasks)
@@ -182,6 +204,12 @@ def _fill(
         if any(gap.startswith(f"{name}.") for gap in missing):
             del parts.heads[name]
     parts.tasks = {name: task for name, task in tasks.items() if set(task.heads()) <= set(parts.heads)}
+    for name in tasks.keys() - parts.tasks.keys():
+        if family is not None and tasks[name].config.kind not in family.TASKS:
+            model = (config.get("architectures") or [name])[0]
+            say(
+                f"{folder}: {model} has a head that no task here computes; left out (`sesame finetune` teaches another)"
+            )
     dtype = next(iter(found.values())).dtype
     if dtype == torch.float64:
         backbone.double()
@@ -192,12 +220,36 @@ def _fill(
     return parts
 
 
-def _mlm_head(config: EncoderConfig, found: Mapping[str, Tensor]) -> MaskedLMHead:
+def _names(
+    encoder: EncoderConfig,
+    weights: dict[str, Tensor],
+    family: ModuleType | None,
+    config: Mapping[str, Any],
+    tasks: Mapping[str, Task],
+) -> tuple[dict[str, Tensor], list[Row]]:
+    """A file's tensors under tidy names, and the table that leads from them to ours."""
+    if family is None:
+        return weights, [Row(name, (name,)) for name in weights]
+    kept = {name: tensor for name, tensor in weights.items() if name.startswith(OURS)}
+    found = family.clean({name: t for name, t in weights.items() if name not in kept}, config) | kept
+    lead = leading(tasks, family.TASKS)
+    table = family.table(encoder, None if lead is None else (lead.name, lead.config.kind))
+    table = [row for row in table if OURS + row.ours not in kept]
+    return found, table + [Row(name.removeprefix(OURS), (name,)) for name in kept]
+
+
+def _pretrained_heads(config: EncoderConfig, own_table: bool) -> dict[str, nn.Module]:
+    """Every head that pre-training may leave behind; those that a file does not hold are dropped later."""
     activation = "gelu" if config.activation == "geglu" else config.activation
-    tied = not {"mlm.table", "cls.predictions.decoder.weight"} & set(found)
-    return MaskedLMHead(
-        config.width, config.embedding_width or config.width, config.vocab, activation, config.eps, tied
-    )
+    narrow = config.embedding_width or config.width
+    pair = PairHead(config.width)
+    return {
+        "mlm": MaskedLMHead(config.width, narrow, config.vocab, activation, config.eps, tied=not own_table),
+        "pooler": pair.pooler,
+        "nsp": pair.out,
+        "sop": PairHead(config.width).out,
+        "rtd": ReplacedHead(config.width, activation),
+    }
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@
     RUN/tokenizer/          the tokenizer, if it was trained for this run
     RUN/checkpoints/step-N/ a model folder, plus train/: optimiser, position, length of the log, sums
                             or, when weights are in shares, train/shards/ instead of the model: see `shards.py`
-    RUN/final/              the result, always in one piece
+    RUN/final/              the result, always in one piece; encoders that are trained along have folders in it
 
 Rank 0 owns the folder; other ranks read it, and write nothing but their shares. A checkpoint appears in one piece.
 One that was damaged later is noticed by its sums, and the one before it is taken.
@@ -112,8 +112,19 @@ class Run:
             )
         write_json(kept, known)
 
-    def save(self, parts: Parts, model: nn.Module, optimizer: Optimizer, state: State, card: str) -> Path:
-        """Write a checkpoint, then drop the oldest. All ranks call this; without shares, only rank 0 has work."""
+    def save(
+        self,
+        parts: Parts,
+        model: nn.Module,
+        optimizer: Optimizer,
+        state: State,
+        card: str,
+        beside: Mapping[str, Parts] | None = None,
+    ) -> Path:
+        """Write a checkpoint, then drop the oldest. All ranks call this; without shares, only rank 0 has work.
+
+        `beside`: other encoders that are trained along, each in a folder of its name within.
+        """
         target = self.folder / "checkpoints" / f"step-{state.step}"
         sharded = is_sharded(model)
         with ExitStack() as stack:
@@ -123,7 +134,7 @@ class Run:
                 write_shards(told / SHARDS, model, optimizer, self.world)
             if self.world.first:
                 if not sharded:
-                    save_parts(aside, parts, self.identity, card)
+                    self._write(aside, parts, card, beside)
                     (aside / "train").mkdir()
                     save_file(_cpu(optimizer_tensors(model, optimizer)), aside / "train" / "optimizer.safetensors")
                 self._note(aside, state)
@@ -139,11 +150,17 @@ class Run:
         files = sorted(file for file in folder.rglob("*") if file.is_file())
         write_json(folder / "train" / "sums.json", {str(f.relative_to(folder)): _sum(f) for f in files})
 
-    def save_final(self, parts: Parts, card: str) -> None:
+    def save_final(self, parts: Parts, card: str, beside: Mapping[str, Parts] | None = None) -> None:
         """Write the result; `parts` are in one piece."""
         if self.world.first:
             with whole_folder(self.final) as folder:
-                save_parts(folder, parts, self.identity, card)
+                self._write(folder, parts, card, beside)
+
+    def _write(self, folder: Path, parts: Parts, card: str, beside: Mapping[str, Parts] | None) -> None:
+        save_parts(folder, parts, self.identity, card)
+        for name, other in (beside or {}).items():
+            (folder / name).mkdir()
+            save_parts(folder / name, other, self.identity, card)
 
     def latest(self) -> Path | None:
         """The newest checkpoint that is whole; rank 0 looks for all."""

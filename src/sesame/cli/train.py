@@ -30,6 +30,13 @@ def pretrain(
     steps: int | None = typer.Option(None, min=1, help="Optimiser steps instead of a budget."),
     seed: int = typer.Option(0, help="Another seed is another run."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change the recipe: optimizer.rate=1e-3"),
+    scale_lr: int | None = typer.Option(
+        None,
+        "--scale-lr",
+        min=1,
+        metavar="BATCH",
+        help="The batch that the recipe's rate is good for: the rate becomes rate * batch / BATCH.",
+    ),
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
     precision: str = typer.Option("auto", help="auto, fp32, bf16 or mixed."),
     save_minutes: float = typer.Option(5.0, help="Minutes between two checkpoints."),
@@ -67,6 +74,7 @@ def pretrain(
         precision=precision,  # type: ignore[arg-type]
         save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile, extend=extend or 0,
         parallel=parallel,  # type: ignore[arg-type]
+        scale_lr=scale_lr or 0,
     )  # fmt: skip
     if dry_run:
         from sesame.cli.plan_table import show

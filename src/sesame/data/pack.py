@@ -8,6 +8,9 @@ on nothing but the row number and its key, so any batch of any epoch can be made
   ten examples is made short. As in the authors' code the sequence overflows and is then trimmed at random ends, so nearly
   all examples are full. Unlike it, a sentence range replaced by a random B is not put back into the same epoch: the next
   epoch's cuts fall elsewhere.
+- `orders` (ALBERT): gathered and cut in the same way, but B is always what follows A in the document; in half of the
+  examples the two are swapped (the label of sentence order). What is one sentence only is cut inside, where the authors'
+  code takes a B from elsewhere and calls that swapped.
 - `sentences` (RoBERTa's FULL-SENTENCES): whole sentences up to the length, on across documents with a separator between.
 - `documents` (DOC-SENTENCES): the same, but never across documents.
 - `blocks`: the text as one stream, with a separator between documents, cut every so many places: no padding at all. The
@@ -27,7 +30,7 @@ from sesame.data.store import Store
 from sesame.errors import SesameError
 
 Ints = npt.NDArray[np.int64]
-Kind = Literal["pairs", "sentences", "documents", "blocks"]
+Kind = Literal["pairs", "orders", "sentences", "documents", "blocks"]
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ class Packer:
         self.part, self.kind, self.length, self.specials = part, kind, length, specials
         self.short, self.words, self.fixed = short, words, fixed
         self.tokens = part.store.tokens
-        self.body = length - (3 if kind == "pairs" else 2)
+        self.two = kind in ("pairs", "orders")  # A and B
+        self.body = length - (3 if self.two else 2)
         if self.body < 2:
             raise SesameError(f"length {length} leaves no room for text; choose at least 8")
         if kind == "pairs" and len(part.documents) < 2:
@@ -101,8 +105,8 @@ class Packer:
                 "--set stages.long.packing=documents)"
             )
         self.documents, self.offsets = _split_long(part.documents, np.asarray(part.store.sentences), self.body)
-        # (N, 3): begin, end, document; pairs count in sentences, because they are cut between two, blocks in places of
-        # the stream, the others in tokens
+        # (N, 3): begin, end, document; where there are A and B in sentences, because they are cut between two, blocks count
+        # in places of the stream, the others in tokens
         self.rows = _PLANS[kind](self.documents, self.offsets, self.body)
         if len(self.rows) == 0:
             raise SesameError(f"{part.store.files[0]}: has no example of length {length}; give more text")
@@ -115,6 +119,9 @@ class Packer:
         if self.kind == "pairs":
             pieces, unrelated = self._pairs(rows, keys)
             targets = {"nsp": Targets(torch.from_numpy(unrelated.astype(np.int64)))}
+        elif self.kind == "orders":
+            pieces, swapped = self._orders(rows, keys)
+            targets = {"sop": Targets(torch.from_numpy(swapped.astype(np.int64)))}
         else:
             pieces, targets = self._singles(rows), {}
         return self._assemble(pieces, len(rows), keys, targets)
@@ -124,7 +131,7 @@ class Packer:
         store = self.part.store
         begin, _, document = self.rows[row]
         token = begin
-        if self.kind == "pairs":
+        if self.two:
             token = self.offsets[begin]
         if self.kind == "blocks":
             token = self.offsets[self.documents[document, 0]]
@@ -161,15 +168,9 @@ class Packer:
 
     def _pairs(self, rows: Ints, keys: chance.Words) -> "tuple[Pieces, npt.NDArray[np.bool_]]":
         luck = chance.uniform(keys, "pairs", 12).T
-        first, end, document = self.rows[rows].T
-        whole = np.full(len(rows), self.body)
-        target = np.where(luck[0] < self.short, 2 + (luck[1] * (self.body - 1)).astype(np.int64), whole)
-        end = np.minimum(end, np.searchsorted(self.offsets, self.offsets[first] + target, side="left"))
-        end = np.maximum(end, first + 1)
-        count = end - first
-        middle = first + 1 + (luck[2] * np.maximum(count - 1, 1)).astype(np.int64)
+        first, middle, end, target = self._gather(rows, luck)
+        document, count = self.rows[rows, 2], end - first
         unrelated = (luck[3] < 0.5) | (count == 1)
-        middle = np.where(count == 1, end, middle)
         a = self.offsets[first], self.offsets[middle]
         other = self._other(document, luck[4:8])
         wanted = np.maximum(target - (a[1] - a[0]), 1)
@@ -178,15 +179,31 @@ class Packer:
         b_end = np.searchsorted(self.offsets, self.offsets[b_first] + wanted, side="left")
         b_end = np.where(unrelated, np.clip(b_end, b_first + 1, b_limit), end)
         b = self.offsets[b_first], self.offsets[b_end]
-        a, b = _trim(a, b, self.body, luck[8], luck[9])
-        count_rows = np.arange(len(rows))
-        pieces = Pieces(
-            np.stack([count_rows, count_rows], axis=1).reshape(-1),
-            np.stack([a[0], b[0]], axis=1).reshape(-1),
-            np.stack([a[1] - a[0], b[1] - b[0]], axis=1).reshape(-1),
-            np.tile(np.array([0, 1]), len(rows)),
-        )
-        return pieces, unrelated
+        return _side_by_side(*_trim(a, b, self.body, luck[8], luck[9])), unrelated
+
+    def _orders(self, rows: Ints, keys: chance.Words) -> "tuple[Pieces, npt.NDArray[np.bool_]]":
+        luck = chance.uniform(keys, "orders", 6).T
+        first, middle, end, _ = self._gather(rows, luck)
+        start, stop = self.offsets[first], self.offsets[end]
+        inside = start + 1 + (luck[2] * (stop - start - 1)).astype(np.int64)
+        cut = np.where(end - first == 1, inside, self.offsets[middle])
+        a, b = _trim((start, cut), (cut, stop), self.body, luck[4], luck[5])
+        swapped = luck[3] < 0.5
+        left = np.where(swapped, b[0], a[0]), np.where(swapped, b[1], a[1])
+        right = np.where(swapped, a[0], b[0]), np.where(swapped, a[1], b[1])
+        return _side_by_side(left, right), swapped
+
+    def _gather(self, rows: Ints, luck: npt.NDArray[np.float64]) -> tuple[Ints, Ints, Ints, Ints]:
+        """The sentences of each row (fewer, if it is to be short): first, where B begins (the end, if there is only one),
+        end, and the tokens wanted."""
+        first, end, _ = self.rows[rows].T
+        whole = np.full(len(rows), self.body)
+        target = np.where(luck[0] < self.short, 2 + (luck[1] * (self.body - 1)).astype(np.int64), whole)
+        end = np.minimum(end, np.searchsorted(self.offsets, self.offsets[first] + target, side="left"))
+        end = np.maximum(end, first + 1)
+        count = end - first
+        middle = first + 1 + (luck[2] * np.maximum(count - 1, 1)).astype(np.int64)
+        return first, np.where(count == 1, end, middle), end, target
 
     def _other(self, document: Ints, luck: npt.NDArray[np.float64]) -> Ints:
         """A random row of another document: a few draws, then the first row after this document."""
@@ -219,7 +236,7 @@ class Packer:
         source, goal = np.repeat(pieces.start, pieces.length) + inside, np.repeat(place, pieces.length) + inside
         ids.reshape(-1)[goal] = self.tokens[source]
         extra: dict[str, Any] = {}
-        if self.kind == "pairs":
+        if self.two:
             segments = np.zeros((size, width), dtype=np.int64)
             column = np.arange(width)[None, :]
             segments[(column >= within[1::2, None]) & (column < lengths[:, None])] = 1
@@ -270,6 +287,12 @@ def _plan_pairs(documents: Ints, offsets: Ints, body: int) -> Ints:
     """Sentences of a document until they fill the sequence; the last one overflows and is trimmed later."""
     reach = np.searchsorted(offsets, offsets + body, side="left")
     return _walk(documents, np.clip(reach, np.arange(len(offsets)) + 1, len(offsets) - 1))
+
+
+def _plan_orders(documents: Ints, offsets: Ints, body: int) -> Ints:
+    """As pairs, but a lone token has no order."""
+    rows = _plan_pairs(documents, offsets, body)
+    return rows[offsets[rows[:, 1]] - offsets[rows[:, 0]] > 1]
 
 
 def _plan_documents(documents: Ints, offsets: Ints, body: int) -> Ints:
@@ -334,7 +357,13 @@ def _stream(documents: Ints, offsets: Ints) -> tuple[Ints, Ints, Ints]:
     return heads, sizes, np.cumsum(sizes + 1) - (sizes + 1)
 
 
-_PLANS = {"pairs": _plan_pairs, "sentences": _plan_sentences, "documents": _plan_documents, "blocks": _plan_blocks}
+_PLANS = {
+    "pairs": _plan_pairs,
+    "orders": _plan_orders,
+    "sentences": _plan_sentences,
+    "documents": _plan_documents,
+    "blocks": _plan_blocks,
+}
 
 Span = tuple[Ints, Ints]
 
@@ -353,3 +382,14 @@ def _trim(a: Span, b: Span, body: int, luck_a: Any, luck_b: Any) -> tuple[Span, 
         return span[0] + front, span[1] - (amount - front)
 
     return cut(a, from_a, luck_a), cut(b, from_b, luck_b)
+
+
+def _side_by_side(a: Span, b: Span) -> Pieces:
+    """A and B of each row."""
+    rows = np.arange(len(a[0]))
+    return Pieces(
+        np.stack([rows, rows], axis=1).reshape(-1),
+        np.stack([a[0], b[0]], axis=1).reshape(-1),
+        np.stack([a[1] - a[0], b[1] - b[0]], axis=1).reshape(-1),
+        np.tile(np.array([0, 1]), len(rows)),
+    )

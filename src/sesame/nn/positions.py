@@ -3,6 +3,7 @@
 Sinusoidal (Vaswani et al. 2017): p(t, 2i) = sin(t / 10000^(2i/D)), p(t, 2i+1) = cos(t / 10000^(2i/D)).
 Rotary (Su et al. 2021): each pair of coordinates (i, i + d/2) of a query or key is turned by the angle t / 10000^(2i/d),
 so that a score depends on the distance of two tokens alone.
+Relative (Dai et al. 2019, Transformer-XL): sinusoids of the distance itself, [sin | cos] in two halves.
 """
 
 import torch
@@ -31,3 +32,16 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn heads (..., size) by the angles of their positions; cos and sin broadcast to x."""
     left, right = x.chunk(2, dim=-1)
     return (x * cos + torch.cat([-right, left], dim=-1) * sin).type_as(x)
+
+
+def relative_sinusoids(first: int, count: int, width: int, clamp: int, device: torch.device) -> Tensor:
+    """Encodings of the distances first, first - 1, first - 2 ... Shape: (count, width), in 32 bits.
+
+    `clamp`: farther tokens count as being so far away; 0: no end. The angles are computed in 32 bits whatever the precision
+    of the model, as in the authors' code and its ports: a checkpoint then gives the same digits everywhere.
+    """
+    rates = 1 / torch.pow(10000, torch.arange(0, width, 2, device=device).float() / width)
+    far = first - torch.arange(count, device=device).float()
+    far = far.clamp(-clamp, clamp) if clamp else far
+    angles = far[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)

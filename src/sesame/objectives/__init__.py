@@ -6,13 +6,23 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sesame.backbones import Backbone, Encoder
+from sesame.backbones import Backbone, Encoder, XLNet
 from sesame.errors import SesameError
 from sesame.objectives.base import Objective, Term, Together, Vocab
+from sesame.objectives.clm import CausalLM, CausalLMConfig
 from sesame.objectives.mlm import MaskedLM, MaskedLMConfig, MaskedLMHead
-from sesame.objectives.pair import NextSentence, NextSentenceConfig, PairHead
+from sesame.objectives.pair import NextSentenceConfig, PairHead, PairLabel, SentenceOrderConfig
+from sesame.objectives.plm import PermutationLM, PermutationLMConfig, TableHead
+from sesame.objectives.rtd import Replaced, ReplacedConfig, ReplacedHead
 
-CONFIGS: dict[str, type[Any]] = {"mlm": MaskedLMConfig, "nsp": NextSentenceConfig}
+CONFIGS: dict[str, type[Any]] = {
+    "mlm": MaskedLMConfig,
+    "clm": CausalLMConfig,
+    "nsp": NextSentenceConfig,
+    "sop": SentenceOrderConfig,
+    "rtd": ReplacedConfig,
+    "plm": PermutationLMConfig,
+}
 
 
 def _mlm(config: MaskedLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
@@ -20,22 +30,73 @@ def _mlm(config: MaskedLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
         raise SesameError(
             "masked language modelling needs a mask token, and this tokenizer has none; train another one"
         )
+    return MaskedLM(config, _token_head(backbone), vocab)
+
+
+def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    if not (isinstance(backbone, Encoder) and backbone.config.causal):
+        raise SesameError(
+            "left-to-right language modelling needs a backbone that does not look ahead; set backbone.causal=true"
+        )
+    return CausalLM(config, _token_head(backbone))
+
+
+def _token_head(backbone: Backbone) -> MaskedLMHead:
     assert isinstance(backbone, Encoder)
     c = backbone.config
     activation = "gelu" if c.activation == "geglu" else c.activation
-    return MaskedLM(config, MaskedLMHead(c.width, c.embedding_width or c.width, c.vocab, activation, c.eps), vocab)
+    return MaskedLMHead(c.width, c.embedding_width or c.width, c.vocab, activation, c.eps)
 
 
 def _nsp(config: NextSentenceConfig, backbone: Backbone, vocab: Vocab) -> Objective:
-    return NextSentence(config, PairHead(backbone.width))
+    return PairLabel("nsp", config.weight, PairHead(backbone.width))
 
 
-BUILDERS: dict[str, Callable[..., Objective]] = {"mlm": _mlm, "nsp": _nsp}
+def _sop(config: SentenceOrderConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    return PairLabel("sop", config.weight, PairHead(backbone.width))
+
+
+def _rtd(config: ReplacedConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    if "mask" not in vocab.roles:
+        raise SesameError("replaced-token detection needs a mask token, and this tokenizer has none; train another one")
+    assert isinstance(backbone, Encoder)
+    return Replaced(config, backbone, vocab)
+
+
+def _plm(config: PermutationLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    if not isinstance(backbone, XLNet):
+        raise SesameError('permutation language modelling needs two streams; set backbone.kind = "xlnet"')
+    return PermutationLM(config, TableHead(backbone.width, backbone.vocab), vocab)
+
+
+BUILDERS: dict[str, Callable[..., Objective]] = {
+    "mlm": _mlm,
+    "clm": _clm,
+    "nsp": _nsp,
+    "sop": _sop,
+    "rtd": _rtd,
+    "plm": _plm,
+}
 
 
 def build(configs: Mapping[str, Any], backbone: Backbone, vocab: Vocab) -> Together:
     """The objectives of a recipe, together."""
+    if {"mlm", "rtd"} <= set(configs):
+        raise SesameError("objectives.rtd masks and restores tokens by itself; leave objectives.mlm out")
+    if "plm" in configs and len(configs) > 1:
+        raise SesameError("objectives.plm runs the model in its own way; leave the other objectives out")
     return Together({name: BUILDERS[name](config, backbone, vocab) for name, config in configs.items()})
 
 
-__all__ = ["BUILDERS", "CONFIGS", "MaskedLMHead", "Objective", "PairHead", "Term", "Together", "Vocab", "build"]
+__all__ = [
+    "BUILDERS",
+    "CONFIGS",
+    "MaskedLMHead",
+    "Objective",
+    "PairHead",
+    "ReplacedHead",
+    "Term",
+    "Together",
+    "Vocab",
+    "build",
+]

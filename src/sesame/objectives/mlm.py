@@ -4,12 +4,17 @@ Paper: Devlin et al. 2018, "BERT" (https://arxiv.org/abs/1810.04805), section 3.
 Idea: hide 15 % of the tokens and restore them from both sides. Of the chosen tokens 80 % become [MASK], 10 % a random token
 and 10 % stay, so that the model cannot rely on seeing [MASK] only where something is asked.
     loss = - sum over masked i of log p(x_i | corrupted x)
-Needs: a mask token; word numbers for whole-word masks.
+Needs: a mask token; word numbers for whole-word and n-gram masks.
 Targets: "mlm", labels (B, K) at positions (B, K).
 Relations: `span`, `rtd`, `plm` choose or replace differently; RoBERTa is this with fresh masks each epoch (the default here,
-`static = 10` gives BERT's ten fixed masks), ERNIE and whole-word masking choose groups of tokens.
+`static = 10` gives BERT's ten fixed masks), ERNIE and whole-word masking choose groups of tokens. `ngram = 3` is ALBERT's
+(Lan et al. 2019, https://arxiv.org/abs/1909.11942, section 3.1): groups are n whole words, n <= 3, p(n) ~ 1/n.
 Unusual: the number of masks is exact for each row, as in the authors' code, so shapes are static; head and loss run on the
 masked places only; `end_rate` lets the rate glide linearly over the training (Wettig et al. 2023 found 40 % good early).
+N-grams: the row is cut from left to right into spans of drawn lengths, then spans are drawn until the rate is filled; so
+spans never overlap and all rows are done at once. ALBERT's code draws starts, and drops what overlaps; as there, the last
+span is shortened to the words that still fit, spans may reach over a [SEP], and each token of a span is masked, replaced or
+kept on its own (SpanBERT decides once for the span).
 """
 
 from dataclasses import dataclass
@@ -37,11 +42,14 @@ class MaskedLMConfig:
     mask: float = 0.8
     random: float = 0.1  # the rest keeps its token
     whole_words: bool = False
+    ngram: int = 1  # above 1: spans of up to so many whole words
     static: int = 0  # how many fixed masks an example has; 0: a fresh one every time
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1 or self.end_rate >= 1:
             raise SesameError(f"objectives.mlm.rate is {self.rate}; it must lie between 0 and 1")
+        if self.ngram < 1:
+            raise SesameError(f"objectives.mlm.ngram is {self.ngram}; it is a number of words, at least 1")
         if self.mask < 0 or self.random < 0 or self.mask + self.random > 1:
             raise SesameError("objectives.mlm: mask and random are shares of the chosen tokens; their sum is at most 1")
 
@@ -80,7 +88,7 @@ class MaskedLM(Objective):
     def __init__(self, config: MaskedLMConfig, head: MaskedLMHead, vocab: Vocab) -> None:
         super().__init__()
         self.config, self.head, self.vocab = config, head, vocab
-        self.weight, self.needs_words = config.weight, config.whole_words
+        self.weight, self.needs_words = config.weight, config.whole_words or config.ngram > 1
 
     def heads(self) -> dict[str, nn.Module]:
         return {"mlm": self.head}
@@ -110,18 +118,29 @@ class MaskedLM(Objective):
         most = max(1, round(max(self.config.rate, self.config.end_rate) * width))  # one shape, however the rate glides
         wanted = torch.clamp(torch.round(batch.lengths.double() * rate).long(), min=1)[:, None]
         luck = chance.uniform_tensor(keys, "mlm.pick", width)
-        if self.config.whole_words:
-            assert batch.words is not None, "whole-word masks need word numbers"
-            luck = torch.gather(luck, 1, batch.words)  # a word shares its draw
+        if self.needs_words:
+            assert batch.words is not None, "whole-word and n-gram masks need word numbers"
+            luck = torch.gather(luck, 1, self.spans(batch.words, keys))  # a span shares its draw
         order = torch.where(self._maskable(batch), luck, 2.0).sort(dim=1, stable=True)
-        rank = torch.arange(most, device=keys.device)[None, :]
-        if self.config.whole_words:
-            ends = torch.searchsorted(order.values, order.values[:, :most].contiguous(), right=True)
+        maskable = order.values < 1.5
+        if batch.words is not None and self.needs_words:
+            ends = _word_ends(torch.gather(batch.words, 1, order.indices), maskable)
             chosen = ends <= wanted.clamp(max=round(rate * width))  # a word enters whole or not at all
         else:
-            chosen = rank < wanted
-        chosen = chosen & (order.values[:, :most] < 1.5)
+            chosen = torch.arange(width, device=keys.device)[None, :] < wanted
+        chosen = (chosen & maskable)[:, :most]
         return torch.where(chosen, order.indices[:, :most], 0), chosen
+
+    def spans(self, words: Tensor, keys: Tensor) -> Tensor:
+        """The number of each word's span: lengths n <= ngram are drawn with p(n) ~ 1/n and laid end to end. (B, L)"""
+        if self.config.ngram == 1:
+            return words
+        shares = [1 / n for n in range(1, self.config.ngram + 1)]
+        law = [sum(shares[:n]) / sum(shares) for n in range(1, self.config.ngram)]
+        luck = chance.uniform_tensor(keys, "mlm.ngram", words.shape[1])
+        drawn = 1 + torch.searchsorted(luck.new_tensor(law), luck, right=True)
+        ends = drawn.cumsum(1)
+        return torch.searchsorted(ends, words)
 
     def _maskable(self, batch: Batch) -> Tensor:
         roles = self.vocab.roles
@@ -135,12 +154,24 @@ class MaskedLM(Objective):
         targets = encoded.batch.targets["mlm"]
         assert targets.at is not None
         hidden, labels = encoded.take(targets.at).flatten(0, 1), targets.labels.flatten()
-        if hidden.device.type == "cpu":  # no static shapes to keep: leave the unchosen places out
-            real = labels != IGNORE
-            hidden, labels = hidden[real], labels[real]
-        if self.training:
-            return [Term("mlm", self.head.loss(hidden, backbone.token_table(), labels), targets.count())]
-        logits = self.head(hidden, backbone.token_table())
-        total = F.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, labels, reduction="sum")
-        hits = ((logits.argmax(-1) == labels) & (labels != IGNORE)).sum()
-        return [Term("mlm", total, targets.count(), hits=hits)]
+        return [token_term("mlm", self.head, backbone.token_table(), hidden, labels)]
+
+
+def token_term(name: str, head: MaskedLMHead, table: Tensor, hidden: Tensor, labels: Tensor) -> Term:
+    """How well tokens are told from states; labels may be IGNORE. Shape: hidden (N, D), labels (N,)."""
+    count = (labels != IGNORE).sum()
+    if hidden.device.type == "cpu":  # no static shapes to keep: leave the unchosen places out
+        real = labels != IGNORE
+        hidden, labels = hidden[real], labels[real]
+    if head.training:
+        return Term(name, head.loss(hidden, table, labels), count)
+    logits = head(hidden, table)
+    total = F.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, labels, reduction="sum")
+    return Term(name, total, count, hits=((logits.argmax(-1) == labels) & (labels != IGNORE)).sum())
+
+
+def _word_ends(words: Tensor, maskable: Tensor) -> Tensor:
+    """How many places are taken once the word of a place is in, if they are taken in this order. (B, L)"""
+    ranks = torch.arange(1, words.shape[1] + 1, device=words.device) * maskable
+    last = torch.zeros_like(words).scatter_reduce(1, words, ranks, "amax")
+    return torch.gather(last, 1, words)

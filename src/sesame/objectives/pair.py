@@ -1,11 +1,14 @@
-"""Sentence-pair objectives: next-sentence prediction.
+"""Sentence-pair objectives: next-sentence prediction and sentence order.
 
-Paper: Devlin et al. 2018, "BERT", section 3.1, task 2.
-Idea: from the [CLS] state tell whether B really followed A or came from another document (half of the cases).
-    p = softmax(W tanh(W_p h_[CLS] + b_p) + b);  label 0: B follows A, 1: B is from elsewhere
-Needs: packing "pairs", which draws B and knows the label.
-Targets: "nsp", one label for each example.
-Relations: ALBERT's sentence order (SOP) asks the harder question whether A and B were swapped; RoBERTa dropped the task.
+Papers: NSP: Devlin et al. 2018, "BERT", section 3.1, task 2. SOP: Lan et al. 2019, "ALBERT"
+(https://arxiv.org/abs/1909.11942), section 3.1.
+Idea: from the [CLS] state tell how A and B belong together. NSP: did B really follow A, or come from another document (half
+of the cases)? SOP: are two consecutive stretches of one document in order, or swapped (half of the cases)?
+    p = softmax(W tanh(W_p h_[CLS] + b_p) + b)
+    nsp: 0: B follows A, 1: B is from elsewhere;  sop: 0: A and B in order, 1: swapped
+Needs: packing "pairs" for NSP, "orders" for SOP, which draw A and B and know the label.
+Targets: "nsp" or "sop", one label for each example.
+Relations: NSP can be solved by topic alone; SOP cannot, both sides share it. RoBERTa dropped the task.
 Unusual: the tanh layer ("pooler") is part of this head; fine-tuning takes it over from here.
 """
 
@@ -26,6 +29,11 @@ class NextSentenceConfig:
     weight: float = 1.0  # the paper adds the two losses as they are
 
 
+@dataclass(frozen=True)
+class SentenceOrderConfig:
+    weight: float = 1.0  # the authors' code adds the two losses as they are
+
+
 class PairHead(nn.Module):
     """Shape: [CLS] states (B, D) -> (B, 2)."""
 
@@ -39,22 +47,24 @@ class PairHead(nn.Module):
         return self.out(torch.tanh(self.pooler(first)))  # type: ignore[no-any-return]
 
 
-class NextSentence(Objective):
-    def __init__(self, config: NextSentenceConfig, head: PairHead) -> None:
+class PairLabel(Objective):
+    """What packing knows of a pair, told from [CLS]: `name` is "nsp" or "sop"."""
+
+    def __init__(self, name: str, weight: float, head: PairHead) -> None:
         super().__init__()
-        self.config, self.head, self.weight = config, head, config.weight
+        self.name, self.weight, self.head = name, weight, head
 
     def heads(self) -> dict[str, nn.Module]:
-        return {"pooler": self.head.pooler, "nsp": self.head.out}
+        return {"pooler": self.head.pooler, self.name: self.head.out}
 
     def looks_at(self, batch: Batch) -> Tensor | None:
         return batch.lengths.new_zeros(batch.size, 1)
 
     def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
-        targets = encoded.batch.targets["nsp"]
+        targets = encoded.batch.targets[self.name]
         logits = self.head(encoded.take(encoded.batch.lengths.new_zeros(encoded.batch.size, 1))[:, 0])
         total = F.cross_entropy(
             logits.float() if logits.dtype == torch.bfloat16 else logits, targets.labels, reduction="sum"
         )
         hits = None if self.training else (logits.argmax(-1) == targets.labels).sum()
-        return [Term("nsp", total, targets.count(), hits=hits)]
+        return [Term(self.name, total, targets.count(), hits=hits)]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from sesame.backbones import Backbone, Encoded
 from sesame.data.batch import Batch, Targets
 from sesame.data.examples import Example
+from sesame.nn.attention.multihead import take
 from sesame.nn.init import bert_init
 from sesame.tasks.base import Item, Task, TaskConfig
 from sesame.tasks.windows import Inputs, Window
@@ -26,6 +27,8 @@ WINDOWS = 8
 class PooledTask(Task):
     def __init__(self, name: str, config: TaskConfig, backbone: Backbone, outputs: int, dropout: float) -> None:
         super().__init__(name, config, backbone, outputs, dropout)
+        # Where a text's state is read: [CLS], or the last token of a backbone that reads from left to right.
+        self.at_end = bool(getattr(getattr(backbone, "config", None), "causal", False))
         self.pooler = None
         if config.pooling == "pooler":
             self.pooler = nn.Linear(self.choice.width, self.choice.width)
@@ -69,14 +72,18 @@ class PooledTask(Task):
     def looks_at(self, batch: Batch) -> Tensor | None:
         """[CLS] alone, where the head reads nothing else."""
         alone = self.config.layers == "last" and self.config.pooling in ("pooler", "cls")
-        return batch.lengths.new_zeros(batch.size, 1) if alone else None
+        return self._place(batch) if alone else None
+
+    def _place(self, batch: Batch) -> Tensor:
+        return batch.lengths[:, None] - 1 if self.at_end else batch.lengths.new_zeros(batch.size, 1)
 
     def features(self, encoded: Encoded) -> Tensor:
         """Shape: (J, B, D) for a batch of B windows."""
         if self.config.pooling in ("pooler", "cls"):
+            at = self._place(encoded.batch)
             if encoded.only is not None:
-                return encoded.take(encoded.batch.lengths.new_zeros(encoded.batch.size, 1))[None, :, 0]
-            return self.choice.stack([layer[:, 0] for layer in encoded.layers])
+                return encoded.take(at)[None, :, 0]
+            return self.choice.stack([take(layer, at)[:, 0] for layer in encoded.layers])
         stack = self.choice.stack(encoded.layers)
         places = torch.arange(stack.shape[2], device=stack.device)
         real = (places[None] < encoded.batch.lengths[:, None])[None, :, :, None]

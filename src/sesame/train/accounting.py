@@ -101,13 +101,16 @@ def peak_memory(device: torch.device) -> int:
 
 def work_of(objectives: Mapping[str, Any], length: int, progress: float | None = None) -> Work:
     """What a recipe's objectives do with a row; `progress` as in `corrupt`, the mean over the run if it is not given."""
-    masked = 0.0 if "nsp" in objectives else None  # pairs alone look at [CLS], whoever else at everything
+    pair = bool({"nsp", "sop"} & set(objectives))
+    masked = 0.0 if pair else None  # pairs alone look at [CLS], whoever else at everything
+    if "clm" in objectives:
+        masked = 1.0
     if "mlm" in objectives:
         config = objectives["mlm"]
         masked = config.rate
         if config.end_rate >= 0:
             masked += (config.end_rate - config.rate) * (0.5 if progress is None else progress)
-    return Work(length, masked, "nsp" in objectives)
+    return Work(length, masked, pair)
 
 
 @dataclass(frozen=True)

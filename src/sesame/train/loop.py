@@ -79,6 +79,7 @@ class Window:
     norms: list[Tensor] = field(default_factory=list)
     totals: dict[str, Tensor] = field(default_factory=dict)
     counts: dict[str, Tensor] = field(default_factory=dict)
+    figures: dict[str, Tensor] = field(default_factory=dict)  # how many of how many
     tokens: list[Tensor] = field(default_factory=list)  # real ones
     places: int = 0  # tokens and padding
     rate: float = 0.0
@@ -90,13 +91,18 @@ class Window:
         terms = [*self.totals.values()]
         counts = [self.counts[name] for name in self.totals]
         kept = [*self.norms, *counts]  # the same on every rank
-        mine = [*self.losses, torch.stack(self.tokens).sum(), *terms]
+        mine = [*self.losses, torch.stack(self.tokens).sum(), *terms, *(x for f in self.figures.values() for x in f)]
         values = torch.stack([x.double() for x in (*kept, *mine)]).cpu()
         places = torch.tensor([self.places], dtype=torch.float64)
         summed = world.sum(torch.cat([values[len(kept) :], places])).tolist()
         alike, steps = values[: len(kept)].tolist(), len(self.losses)
-        totals = zip(self.totals, summed[steps + 1 : -1], alike[steps:], strict=True)
+        ends = steps + 1 + len(terms)
+        totals = zip(self.totals, summed[steps + 1 : ends], alike[steps:], strict=True)
         means = {name: total / max(1.0, count) for name, total, count in totals}
+        parts = summed[ends:-1]
+        means |= {
+            name: part / max(1.0, of) for name, part, of in zip(self.figures, parts[::2], parts[1::2], strict=True)
+        }
         return Seen(summed[:steps], alike[:steps], int(summed[steps]), int(summed[-1]), means)
 
 
@@ -107,7 +113,7 @@ class Seen(NamedTuple):
     norms: list[float]
     tokens: int
     places: int
-    means: dict[str, float]  # of each term
+    means: dict[str, float]  # of each term, and the figures of its health
 
 
 @dataclass
@@ -226,6 +232,8 @@ def take_step(
         found = one_step(model, call, optimizer, batches, counts, clip, machine, seeds, world)
     for name, total in found.totals.items():
         window.totals[name] = window.totals.get(name, 0) + total
+    for name, figure in found.figures.items():
+        window.figures[name] = window.figures.get(name, 0) + figure
     for name, count in counts.items():
         window.counts[name] = window.counts.get(name, 0) + count
     window.tokens += [batch.lengths.sum() for batch in batches]

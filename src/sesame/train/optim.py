@@ -1,8 +1,13 @@
 """Optimisers, and which weights decay.
 
-Biases and norms never decay (BERT). "muon" (Jordan et al. 2024) makes the update of every hidden matrix orthogonal, see
-`muon.py`; tables, heads and vectors stay with AdamW. Its updates are scaled to the size of AdamW's, so that the same rate
-serves both.
+Biases and norms never decay (BERT).
+- "adamw" (Loshchilov & Hutter 2019).
+- "muon" (Jordan et al. 2024) makes the update of every hidden matrix orthogonal, see `muon.py`; tables, heads and vectors
+  stay with AdamW. Its updates are scaled to the size of AdamW's, so that the same rate serves both.
+- "lamb" (You et al. 2019) makes each step as long as the weights it moves, for very large batches, see `lamb.py`.
+- "adafactor" (Shazeer & Stern 2018, https://arxiv.org/abs/1804.04235) is PyTorch's: of the squared gradients of a matrix it
+  remembers row and column means only, and no momentum, so its memory is next to nothing. The rate is relative to the size
+  of a tensor (try 0.01) and at most 1/√step; beta1, beta2 and eps play no part.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sesame.errors import SesameError
+from sesame.train.lamb import Lamb
 from sesame.train.muon import BatchedMuon
 from sesame.train.shares import as_share, is_sharded
 
@@ -21,7 +27,7 @@ Memory = dict[Tensor, dict[str, Any]]
 
 @dataclass(frozen=True)
 class OptimConfig:
-    kind: Literal["adamw", "muon"] = "adamw"
+    kind: Literal["adamw", "muon", "lamb", "adafactor"] = "adamw"
     rate: float = 1e-4
     decay: float = 0.01
     beta1: float = 0.9
@@ -99,7 +105,18 @@ def build_optimizer(model: nn.Module, config: OptimConfig, scales: Scales | None
     if scales:
         raise SesameError("rates by layer go with optimizer.kind = adamw only; choose that, or one rate for all layers")
     if is_sharded(model):
-        raise SesameError("optimizer.kind = muon turns whole matrices; it goes with --parallel ddp, or take adamw")
+        raise SesameError(
+            f"optimizer.kind = {config.kind} needs whole tensors, not shares; it goes with --parallel ddp, or take adamw"
+        )
+    matrices = {"params": [p for _, p in named if p.ndim >= 2], "weight_decay": config.decay}
+    vectors = {"params": [p for _, p in named if p.ndim < 2], "weight_decay": 0.0}
+    if config.kind == "lamb":
+        groups = [{**matrices, "adapt": True}, {**vectors, "adapt": False}]
+        return Optimizer([Lamb(groups, config.rate, (config.beta1, config.beta2), config.eps)])
+    if config.kind == "adafactor":
+        if not hasattr(torch.optim, "Adafactor"):
+            raise SesameError("optimizer.kind = adafactor needs PyTorch 2.5 or newer; update it, or take adamw")
+        return Optimizer([torch.optim.Adafactor([matrices, vectors], lr=config.rate)])
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     inner = [p for name, p in named if p.ndim == 2 and id(p) not in tables and ".blocks." in f".{name}"]
     rest = {id(p) for p in inner}

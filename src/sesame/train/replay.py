@@ -64,7 +64,8 @@ class Replay(Shadow):
         torch.manual_seed(seed)
         found.graph.replay()
         kept = found.outcome
-        return Outcome(kept.loss.clone(), kept.norm.clone(), {name: x.clone() for name, x in kept.totals.items()})
+        totals, figures = ({name: x.clone() for name, x in each.items()} for each in (kept.totals, kept.figures))
+        return Outcome(kept.loss.clone(), kept.norm.clone(), totals, figures)
 
     def _record(self, optimizer: Optimizer, batch: Batch, counts: Counts, clip: float, machine: Machine) -> Recording:
         batch, counts = batch.map(Tensor.clone), {name: count.clone() for name, count in counts.items()}

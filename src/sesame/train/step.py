@@ -1,16 +1,17 @@
 """One step of an optimiser, as a device sees it: nothing here waits for a number to come back.
 
-gradients = Σ over micro-batches of d(weight * total / count);  clip their norm;  move the weights
+gradients = Σ over micro-batches of d(weight * total / count);  clip their norm, that of each network apart;  move the weights
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from sesame.data.batch import Batch
 from sesame.objectives.base import Term
+from sesame.objectives.model import Model as Trained
 from sesame.train.optim import Optimizer
 from sesame.train.parallel import ALONE, World
 from sesame.train.precision import Machine
@@ -27,6 +28,7 @@ class Outcome:
     loss: Tensor
     norm: Tensor  # of the gradients, before they were clipped
     totals: dict[str, Tensor]  # summed losses of each term
+    figures: dict[str, Tensor] = field(default_factory=dict)  # the terms' health, (2,): how many of how many
 
 
 def one_step(
@@ -46,6 +48,7 @@ def one_step(
         call.refresh()  # here, not after the step: weights also change by going back and by going on
     loss = torch.zeros((), device=machine.device)
     totals: dict[str, Tensor] = {}
+    figures: dict[str, Tensor] = {}
     for number, batch in enumerate(batches):
         if seeds:
             torch.manual_seed(seeds[number])
@@ -58,10 +61,25 @@ def one_step(
         loss += part.detach()
         for term in terms:
             totals[term.name] = totals.get(term.name, 0) + term.total.detach().float()
+            for name, figure in term.figures.items():
+                figures[name] = figures.get(name, 0) + figure.double()
     world.sum_gradients(not_shared(model))  # those of shares were summed on the way
-    norm = whole(nn.utils.clip_grad_norm_(model.parameters(), clip or float("inf")))
+    norm = clip_gradients(model, clip)
     optimizer.step()
-    return Outcome(loss, norm.float(), totals)
+    return Outcome(loss, norm.float(), totals, figures)
+
+
+def clip_gradients(model: nn.Module, clip: float) -> Tensor:
+    """Shorten the gradient of each network to at most `clip` (0: leave it); gives the norm of all before that."""
+    most = clip or float("inf")
+    apart = model.objective.apart() if isinstance(model, Trained) else []
+    if not apart:
+        return whole(nn.utils.clip_grad_norm_(model.parameters(), most))
+    shared = {id(p) for p in model.backbone.parameters()}  # type: ignore[union-attr]
+    theirs = {id(p): p for module in apart for p in module.parameters() if id(p) not in shared}
+    ours = [p for p in model.parameters() if id(p) not in theirs]
+    norms = [whole(nn.utils.clip_grad_norm_(group, most)) for group in (ours, list(theirs.values()))]
+    return torch.stack(norms).square().sum().sqrt()
 
 
 def count_targets(batches: Iterable[Batch]) -> Counts:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sesame.backbones.encoder import EncoderConfig
-from sesame.checkpoint.hf.bert import both, matrices, today
+from sesame.checkpoint.hf.shared import both, matrices, today
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError

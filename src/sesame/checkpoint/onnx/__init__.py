@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sesame import __version__
-from sesame.checkpoint.folder import OWN, Parts
+from sesame.checkpoint.folder import OWN, Parts, special_ids, wanted_family
 from sesame.checkpoint.hf import find_family
 from sesame.checkpoint.onnx.check import BAR, LIMIT, SAMPLES, agreement, ask, random_batch, sample_batches
 from sesame.checkpoint.onnx.engine import FILE, OnnxEngine, check_precision
@@ -21,7 +21,6 @@ from sesame.checkpoint.tasks import describe, leading
 from sesame.errors import SesameError
 from sesame.files import write_json, write_whole
 from sesame.tasks import TaskConfig, build_task
-from sesame.text import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def describe_export(parts: Parts, head: Head, precision: str) -> dict[str, Any]:
         kept = replace(parts.tasks[head.name].config, scale=(0.0, 1.0))  # the graph has it in its weights
         tasks = {head.name: build_task(head.name, kept, parts.backbone)}
     heads = {"mlm"} & set(parts.heads) if head.kind == FILL else set[str]()
-    family = find_family(config, heads)
+    family = find_family(config, heads, wanted_family(parts))
     if family is None:
         described: dict[str, Any] = {"model_type": OWN, "architectures": ["SesameEncoder"], "encoder": asdict(config)}
         described |= describe(tasks, None) | _labels(tasks)
@@ -87,7 +86,7 @@ def describe_export(parts: Parts, head: Head, precision: str) -> dict[str, Any]:
         described = family[1].write_config(config, heads, None if lead is None else lead.config.kind)
         described |= describe(tasks, lead) | _labels(tasks)
     if parts.tokenizer is not None:
-        described |= _specials(parts.tokenizer)
+        described |= special_ids(parts.tokenizer)
     ours = {"head": asdict(head), "precision": precision, "encoder": asdict(config)}
     described["sesame"] = {**described.get("sesame", {}), "onnx": ours}
     return described
@@ -102,11 +101,6 @@ def _labels(tasks: dict[str, Any]) -> dict[str, Any]:
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
     }
-
-
-def _specials(tokenizer: Tokenizer) -> dict[str, int]:
-    wanted = ("pad", "bos", "eos", "mask")
-    return {f"{role}_token_id": id for role, id in tokenizer.ids().items() if role in wanted}
 
 
 _OUTPUTS = {

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sesame.backbones import Encoder
 from sesame.checkpoint.onnx.graph import Graph
+from sesame.errors import SesameError
 from sesame.nn.attention.multihead import SelfAttention
 from sesame.nn.block import Block
 from sesame.nn.feedforward import FeedForward
@@ -31,6 +32,8 @@ class Rows:
 def write_encoder(graph: Graph, encoder: Encoder, ids: str, mask: str, segments: str, first: bool = False) -> list[str]:
     """The names of the embeddings and of each layer's states; with `first` the last layer is computed at [CLS] alone."""
     config = encoder.config
+    if config.causal:
+        raise SesameError("a model that reads from left to right has no ONNX form here yet; use its folder as it is")
     length = graph.head_slice(graph.op("Shape", ids, name="length"), 1, 2, "length")
     layers = [_embeddings(graph, encoder, ids, segments, length)]
     rows = Rows(_mask(graph, mask), _rotations(graph, encoder, length) if config.positions == "rotary" else None)

@@ -4,7 +4,8 @@
 - `sdpa` is PyTorch's fused kernel, for padded batches on any device.
 - `varlen` runs over rows that stand end to end, without padding; a kernel of its own on CUDA in half precision.
 
-All are tested equal to `eager`.
+All are tested equal to `eager`. `causal` lets every place look at itself and what stands before it; the places that ask
+are then all places. Rows are padded at their end, so a real place never sees padding, and no mask is needed beside it.
 """
 
 import math
@@ -17,19 +18,23 @@ from torch import Tensor
 from sesame.nn.dropout import dropout as drop
 
 
-def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float = 0.0) -> tuple[Tensor, Tensor]:
+def eager(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float = 0.0, causal: bool = False
+) -> tuple[Tensor, Tensor]:
     """Heads in, heads and maps out. Shape: q (B, H, Lq, d); k, v (B, H, L, d); mask broadcasts to (B, H, Lq, L)."""
     scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-1, -2)  # the queries are fewer numbers than the scores
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     maps = scores.softmax(-1)
     return drop(maps, rate, rate > 0) @ v, maps
 
 
-def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float = 0.0) -> Tensor:
+def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float = 0.0, causal: bool = False) -> Tensor:
     if rate > 0 and q.device.type == "cpu":
-        return eager(q, k, v, mask, rate)[0]  # the fused CPU kernel has no dropout and falls back to something slower
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=rate)
+        return eager(q, k, v, mask, rate, causal)[0]  # the fused CPU kernel has no dropout and falls back to a slow one
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=None if causal else mask, dropout_p=rate, is_causal=causal)
 
 
 def chosen_core(device: torch.device, rate: float) -> str:
@@ -45,15 +50,16 @@ class EndToEnd:
     longest: int
     asking: Tensor  # (R+1,) int32
     most: int  # no row asks at more places
+    causal: bool = False
 
 
 def varlen(q: Tensor, k: Tensor, v: Tensor, rows: EndToEnd, rate: float = 0.0) -> Tensor:
     """Shape: q (N, H, d); k, v (T, H, d) -> (N, H, d)."""
     if not fused_varlen(q):
         return _varlen_padded(q, k, v, rows, rate)
-    if rate > 0:  # what `varlen_attn` calls, which has no dropout of its own
+    if rate > 0 or rows.causal:  # what `varlen_attn` calls, which has no dropout of its own
         found = torch.ops.aten._flash_attention_forward(
-            q, k, v, rows.asking, rows.offsets, rows.most, rows.longest, rate, False, False
+            q, k, v, rows.asking, rows.offsets, rows.most, rows.longest, rate, rows.causal, False
         )[0]
     else:
         from torch.nn.attention.varlen import varlen_attn
@@ -76,7 +82,8 @@ def _varlen_padded(q: Tensor, k: Tensor, v: Tensor, rows: EndToEnd, rate: float)
         out[where] = x
         return out.transpose(1, 2)
 
-    return sdpa(pad(q, asked), pad(k, real), pad(v, real), real[:, None, None, :], rate).transpose(1, 2)[asked]
+    heads = (pad(q, asked), pad(k, real), pad(v, real))
+    return sdpa(*heads, real[:, None, None, :], rate, rows.causal).transpose(1, 2)[asked]
 
 
 def _real(offsets: Tensor, longest: int) -> Tensor:

@@ -19,6 +19,7 @@ class Rows:
 
     mask: Tensor | None = None  # (B, 1, 1, L), True where one may look
     ends: core.EndToEnd | None = None  # rows without padding
+    causal: bool = False  # nobody looks ahead; then no mask is needed
     rotary: tuple[Tensor, Tensor] | None = None  # cosines and sines, broadcasting to (B, L, 1, d) or (T, 1, d)
 
 
@@ -43,10 +44,10 @@ class SelfAttention(nn.Module):
             return core.varlen(q, k, v, rows.ends, rate).flatten(-2)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if maps is not None:
-            found, seen = core.eager(q, k, v, rows.mask, rate)
+            found, seen = core.eager(q, k, v, rows.mask, rate, rows.causal)
             maps.append(seen)
         else:
-            found = core.sdpa(q, k, v, rows.mask, rate)
+            found = core.sdpa(q, k, v, rows.mask, rate, rows.causal)
         return found.transpose(1, 2).flatten(-2)
 
     def _split(self, x: Tensor) -> Tensor:

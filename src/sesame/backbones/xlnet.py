@@ -1,0 +1,241 @@
+"""XLNet: Transformer-XL with two streams (Yang et al. 2019, https://arxiv.org/abs/1906.08237).
+
+Post-norm layers with relative attention (`nn/attention/two_stream.py`). The content stream h is an encoder as usual. Given
+an `Order`, it sees only what does not come later in that order, and a query stream g, which starts from one learnt vector
+and never sees the token at its own place, asks for the tokens at some places:
+
+    h_i <- what i itself and all j with rank_j <= rank_i know;     g_i <- what all j with rank_j < rank_i know
+
+States of earlier tokens are remembered if handed in (`State`); they stand in front of the keys.
+
+Unusual: dropout on the distance encodings is drawn once for a batch and not for each row: theirs makes a copy of the
+encodings for every row and multiplies each with W_R, a sixth more work in a layer. Padding in the memory is not looked at,
+and remembered tokens keep their segments; the authors, who have no padding and remember segment 0 only, look at all of it
+(`State(layers)` alone gives that).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from sesame.backbones.base import Backbone, Encoded, State
+from sesame.data.batch import Batch
+from sesame.errors import SesameError
+from sesame.nn.add_norm import add_norm
+from sesame.nn.attention.multihead import take
+from sesame.nn.attention.two_stream import Keys, RelativeAttention, Sight
+from sesame.nn.dropout import Dropout
+from sesame.nn.embeddings import padded_vocab
+from sesame.nn.feedforward import FeedForward
+from sesame.nn.init import bert_init
+from sesame.nn.positions import relative_sinusoids
+
+
+@dataclass(frozen=True)
+class XLNetConfig:
+    vocab: int
+    width: int
+    depth: int
+    heads: int
+    inner: int = 0  # feed-forward width; 0: 4 * width
+    max_length: int = 512  # of the texts that it learns from; the model itself has no limit
+    memory: int = 0  # how many tokens it remembers; 0: all
+    reuse: int = 0  # how many of a segment's first tokens are remembered; 0: all
+    clamp: int = 0  # farther tokens count as being so far away; 0: no end
+    activation: Literal["relu", "gelu", "gelu_tanh"] = "gelu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    eps: float = 1e-12
+    init: float = 0.02  # standard deviation of the weights at the start
+
+    def __post_init__(self) -> None:
+        for name in ("vocab", "width", "depth", "heads", "max_length"):
+            if getattr(self, name) < 1:
+                raise SesameError(f"backbone.{name} is {getattr(self, name)}; it must be at least 1")
+        if not (0 <= self.dropout < 1 and 0 <= self.attention_dropout < 1 and self.eps > 0 and self.init > 0):
+            raise SesameError("backbone: dropouts lie from 0 to below 1, eps and init above 0")
+        if min(self.memory, self.reuse, self.clamp, self.inner) < 0:
+            raise SesameError("backbone: memory, reuse, clamp and inner are not below 0")
+        if self.width % self.heads:
+            raise SesameError(f"backbone.width {self.width} does not divide by {self.heads} heads; change one of them")
+        if self.width % 2:
+            raise SesameError(f"backbone.width is {self.width}; sinusoids come in pairs, so it must be even")
+
+
+@dataclass(frozen=True)
+class Order:
+    """In which order the tokens of a row are predicted, and where the query stream asks."""
+
+    rank: (
+        Tensor  # (B, L): a token is known to those of higher rank; equal ranks know each other (-1: the given context)
+    )
+    at: Tensor  # (B, K)
+
+
+class XLNetBlock(nn.Module):
+    """LN(x + attention), then LN(x + feed-forward), for either stream."""
+
+    def __init__(self, c: XLNetConfig) -> None:
+        super().__init__()
+        self.attention = RelativeAttention(c.width, c.heads, c.dropout, c.attention_dropout, c.init)
+        self.feedforward = FeedForward(c.width, c.inner or 4 * c.width, c.activation, True, c.dropout)
+        self.attention_norm = nn.LayerNorm(c.width, eps=c.eps)
+        self.feedforward_norm = nn.LayerNorm(c.width, eps=c.eps)
+
+    def forward(self, x: Tensor, keys: Keys, sight: Sight, maps: list[Tensor] | None = None) -> Tensor:
+        attention, feedforward = self.attention, self.feedforward
+        heads = attention(x, keys, sight, maps)
+        x = add_norm(attention.out, heads, x, attention.dropout.now(), self.attention_norm)
+        inner = feedforward.dropout(feedforward.inner(x))  # also here, in the authors' code
+        return add_norm(feedforward.down, inner, x, feedforward.dropout.now(), self.feedforward_norm)
+
+
+class XLNet(Backbone):
+    cls_last = True
+
+    def __init__(self, config: XLNetConfig) -> None:
+        super().__init__()
+        self.config, self.width, self.vocab, self.depth = config, config.width, config.vocab, config.depth
+        self.tokens = nn.Embedding(padded_vocab(config.vocab), config.width)
+        self.asking = nn.Parameter(torch.empty(config.width).normal_(std=config.init))  # the query stream at its start
+        self.blocks = nn.ModuleList(XLNetBlock(config) for _ in range(config.depth))
+        self.dropout = Dropout(config.dropout)
+        self.apply(bert_init(config.init))
+
+    def groups(self) -> list[nn.Module]:
+        return [self.tokens, *self.blocks]
+
+    def token_table(self) -> Tensor:
+        return self.tokens.weight
+
+    def forward(
+        self,
+        batch: Batch,
+        only: Tensor | None = None,
+        maps: bool = False,
+        state: State | None = None,
+        order: Order | None = None,
+        backward: Tensor | None = None,
+    ) -> Encoded:
+        """With an `order` the last layer is that of the query stream, at `order.at`; `only` is then not asked for.
+
+        `backward` (B,): rows that hold their text from its end to its beginning; their distances change sign.
+        """
+        far = self._distances(batch.ids.shape[1], state, both=backward is not None)
+        which = None if backward is None else backward.long()
+        content = self._content_sight(batch, state, order)
+        last = content if only is None else _at(content, only)
+        query = None if order is None else self._query_sight(batch, state, order, content)
+        seen: list[Tensor] | None = [] if maps else None
+        layers: list[Tensor] = [self.dropout(self.tokens(batch.ids))]
+        g = None if order is None else self.dropout(self.asking.expand(*order.at.shape, -1))
+        for number, block in enumerate(self.blocks):
+            h = layers[-1]
+            assert isinstance(block, XLNetBlock)
+            known = h if state is None else torch.cat([state.layers[number].to(h.dtype), h], dim=1)
+            keys = block.attention.keys(known, far.to(h.dtype), which)
+            if g is not None:
+                assert query is not None
+                g = block(g, keys, query)
+            if number + 1 < self.depth:
+                layers.append(block(h, keys, content, seen))
+            elif g is None:
+                layers.append(block(h if only is None else take(h, only), keys, last, seen))
+        remembered = self._remember(layers[: self.depth], batch, state)
+        layers = [*layers[: self.depth], self.dropout(layers[-1] if g is None else g)]
+        return Encoded(batch, layers, only if order is None else order.at, tuple(seen or ()), state=remembered)
+
+    def _distances(self, length: int, state: State | None, both: bool) -> Tensor:
+        """Encodings of all distances that occur, and if `both`, also of the same with the other sign.
+
+        Shape: (1 or 2, M + 2L, D).
+        """
+        known = length + (0 if state is None else state.layers[0].shape[1])
+        table = self.token_table()
+        far = relative_sinusoids(known, known + length, self.width, self.config.clamp, table.device).to(table.dtype)
+        sine, cosine = far.chunk(2, dim=-1)
+        found = torch.stack([far, torch.cat([-sine, cosine], dim=-1)] if both else [far])
+        return self.dropout(found)  # type: ignore[no-any-return]
+
+    def _content_sight(self, batch: Batch, state: State | None, order: Order | None) -> Sight:
+        """Each token sees itself; of the others those that are real and, given an order, not later."""
+        memory = 0 if state is None else state.layers[0].shape[1]
+        length = batch.ids.shape[1]
+        visible, real = None, _real(batch, state)
+        if real is not None or order is not None:
+            itself = torch.eye(length, dtype=torch.bool, device=batch.ids.device)
+            itself = nn.functional.pad(itself, (memory, 0))
+            visible = torch.ones_like(itself)[None] if real is None else real[:, None, :]
+            if order is not None:
+                visible = visible & _known(order.rank, order.rank + 1, memory)
+            visible = visible | itself
+        if batch.segments is None:
+            return Sight(visible, None)
+        return Sight(visible, batch.segments[:, :, None] != _segments(batch, state)[:, None, :])
+
+    def _query_sight(self, batch: Batch, state: State | None, order: Order, content: Sight) -> Sight:
+        """Only what comes earlier; never the token itself."""
+        memory = 0 if state is None else state.layers[0].shape[1]
+        visible = _known(order.rank, torch.gather(order.rank, 1, order.at), memory)
+        real = _real(batch, state)
+        if real is not None:
+            visible = visible & real[:, None, :]
+        return Sight(visible, _at(content, order.at).differ, order.at)
+
+    def _remember(self, inputs: list[Tensor], batch: Batch, state: State | None) -> State:
+        c = self.config
+
+        def keep(old: Tensor | None, new: Tensor) -> Tensor:
+            new = new[:, : c.reuse] if c.reuse else new
+            new = new if old is None else torch.cat([old.to(new.dtype), new], dim=1)
+            return (new[:, -c.memory :] if c.memory else new).detach()
+
+        before = state.layers if state is not None else (None,) * len(inputs)
+        layers = tuple(keep(old, new) for old, new in zip(before, inputs, strict=True))
+        real = _real(batch, state)
+        memory = 0 if state is None else state.layers[0].shape[1]
+        return State(
+            layers,
+            None if real is None else keep(real[:, :memory], real[:, memory:]),
+            None if batch.segments is None else keep(_segments(batch, state)[:, :memory], batch.segments),
+        )
+
+
+def _real(batch: Batch, state: State | None) -> Tensor | None:
+    """Where memory and batch hold tokens, (B, M + L); None: everywhere."""
+    here = batch.mask()
+    if state is None:
+        return here
+    if here is None and state.real is None:
+        return None
+    shape = (batch.size, state.layers[0].shape[1])
+    before = torch.ones(shape, dtype=torch.bool, device=batch.ids.device) if state.real is None else state.real
+    return torch.cat([before, torch.ones_like(batch.ids, dtype=torch.bool) if here is None else here], dim=1)
+
+
+def _segments(batch: Batch, state: State | None) -> Tensor:
+    """Of memory and batch, (B, M + L)."""
+    assert batch.segments is not None
+    if state is None:
+        return batch.segments
+    before = batch.segments.new_zeros(batch.size, state.layers[0].shape[1])
+    return torch.cat([before if state.segments is None else state.segments, batch.segments], dim=1)
+
+
+def _known(rank: Tensor, below: Tensor, memory: int) -> Tensor:
+    """Who knows whom: all of the memory, and tokens whose rank is below. Shape: (B, L), (B, Lq) -> (B, Lq, M + L)."""
+    return nn.functional.pad(rank[:, None, :] < below[:, :, None], (memory, 0), value=True)
+
+
+def _at(sight: Sight, places: Tensor) -> Sight:
+    """The same sight at some places only."""
+
+    def pick(x: Tensor | None) -> Tensor | None:
+        if x is None:
+            return None
+        rows = torch.arange(len(places), device=places.device)[:, None] if x.shape[0] > 1 else places.new_zeros(1, 1)
+        return x[rows, places]
+
+    return Sight(pick(sight.visible), pick(sight.differ), places)

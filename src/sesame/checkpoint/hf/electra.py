@@ -1,0 +1,64 @@
+"""ELECTRA as Hugging Face writes it: the discriminator, whose head "rtd" tells replaced tokens, or the generator with "mlm".
+
+Embeddings may be narrower than the layers. There is no pooler: the classes for whole texts put GELU where our tasks have
+tanh, so those heads stay out, in both directions (ours are kept beside, see `checkpoint/tasks.py`). The generator's head
+is GELU whatever `hidden_act` says, so only models with GELU open.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from sesame.backbones.encoder import EncoderConfig
+from sesame.checkpoint.hf import shared
+from sesame.checkpoint.hf.shared import both
+from sesame.checkpoint.names import Row
+from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
+
+TASKS = ("tag", "qa")
+BIAS, DECODER = "generator_lm_head.bias", "generator_lm_head"
+SILENT = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}  # ElectraConfig is the small model
+
+
+def family(config: EncoderConfig, heads: set[str]) -> str | None:
+    return "electra" if config.activation == "gelu" and config.segments > 0 else None
+
+
+def write_config(config: EncoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
+    if task is not None:
+        model = TASK_CLASSES[task]
+    else:
+        model = "ForPreTraining" if "rtd" in heads else "ForMaskedLM" if "mlm" in heads else "Model"
+    described = shared.write_encoder(config, "electra", "Electra" + model)
+    return described | {"embedding_size": config.embedding_width or config.width}
+
+
+def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
+    shared.read_activation(found.get("hidden_act", "gelu"), place, known=("gelu",))
+    return shared.read_encoder(found, place, SILENT, embedding_width=int(found.get("embedding_size", 128)))
+
+
+def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
+    named = shared.tidy(found, "electra.", ("embeddings.", "embeddings_project.", "encoder."))
+    if config.get("tie_word_embeddings", True):
+        named.pop(f"{DECODER}.weight", None)
+    return named
+
+
+def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
+    if f"{DECODER}.weight" in named:
+        described["tie_word_embeddings"] = False
+
+
+def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
+    rows = shared.embeddings(config, "electra.embeddings")
+    rows += both("backbone.embeddings.project", "electra.embeddings_project")
+    rows += shared.layers(config, "electra.encoder.layer")
+    rows += both("rtd.dense", "discriminator_predictions.dense")
+    rows += both("rtd.out", "discriminator_predictions.dense_prediction")
+    rows += both("mlm.dense", "generator_predictions.dense")
+    rows += both("mlm.norm", "generator_predictions.LayerNorm")
+    rows.append(Row("mlm.bias", (BIAS,)))
+    rows.append(Row("mlm.table", (f"{DECODER}.weight",), rows=config.vocab))
+    return rows + shared.head(task)
