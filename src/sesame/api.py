@@ -67,7 +67,8 @@ class Loaded:
         if getattr(self.parts.backbone.config, "causal", False):
             raise SesameError(f"{self.folder}: reads from left to right and cannot fill a gap; pre-train with masks")
         if "mlm" not in self.parts.heads:
-            raise SesameError(f"{self.folder}: has no trained masked-language head, so it cannot fill masks")
+            beside = " (the generator beside it can: name its folder)" if "rtd" in self.parts.heads else ""
+            raise SesameError(f"{self.folder}: has no trained masked-language head, so it cannot fill masks{beside}")
         if not self.tokenizer.has("mask"):
             raise SesameError(f"{self.folder}: its tokenizer has no mask token")
         texts = [texts] if isinstance(texts, str) else texts

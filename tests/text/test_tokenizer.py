@@ -221,3 +221,14 @@ def test_unigram_gives_words_back(trained: dict[str, Tokenizer], words: list[str
 def test_wordpiece_decodes_words(trained: dict[str, Tokenizer]) -> None:
     decode: Callable[[str], str] = lambda text: trained["wordpiece"].decode(trained["wordpiece"].encode(text).ids)  # noqa: E731
     assert decode("the cat sat on the log") == "the cat sat on the log"
+
+
+def test_people_see_letters_not_bytes(trained: dict[str, Tokenizer]) -> None:
+    tokenizer = trained["bpe"]
+    assert "".join(tokenizer.shown(id) for id in tokenizer.encode(LINES[0], special=False).ids) == LINES[0]
+    assert "й" in {tokenizer.shown(id).strip() for id in range(len(tokenizer))}  # two bytes, one letter
+    half = next(id for id, token in enumerate(tokenizer.tokens()) if token == "Ð")  # the first byte of many letters
+    assert tokenizer.shown(half) == "Ð"
+    assert tokenizer.shown(tokenizer.id("mask")) == tokenizer.roles["mask"]
+    wordpiece = trained["wordpiece"]
+    assert [wordpiece.shown(id) for id in range(len(wordpiece))] == wordpiece.tokens()

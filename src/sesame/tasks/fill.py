@@ -70,7 +70,7 @@ def fill(
         for index, (values, ids) in zip(group, best, strict=True):
             spots = zip(places[index], ids.tolist(), values.tolist(), strict=True)
             answers[index] = [
-                Filled(*encodings[index].offsets[place], [tokenizer.token(id) for id in row], chances)
+                Filled(*encodings[index].offsets[place], [tokenizer.shown(id) for id in row], chances)
                 for place, row, chances in spots
             ]
 

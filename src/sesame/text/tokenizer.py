@@ -94,6 +94,14 @@ class Tokenizer:
             raise SesameError(f"{self.name} has no token with id {id}; ids run from 0 to {len(self) - 1}")
         return str(token)
 
+    def shown(self, id: int) -> str:
+        """A token for people: bytes as the letters they stand for, with the space before a word; half a letter as it is."""
+        token = self.token(id)
+        if type(self.backend.decoder).__name__ != "ByteLevel":
+            return token
+        text = self.decode([id], skip_special=False)
+        return text if text and "\ufffd" not in text else token
+
     def tokens(self) -> list[str]:
         """All tokens by id; an id that no token has gives an empty string."""
         found = [""] * len(self)
