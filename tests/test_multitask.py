@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 import sesame
 from sesame.checkpoint.folder import load_parts
-from sesame.checkpoint.run import Run
 from sesame.cli import app
 from sesame.data.examples import Example
 from sesame.errors import SesameError
@@ -25,6 +24,7 @@ from sesame.multitask import Asked, check_names, parse_also
 from sesame.tasks import TASKS, Item
 from sesame.tasks.loader import ItemLoader, ManyLoader
 from sesame.transfer import resolve_transfer
+from tests.crashes import crash_while_saving
 
 QUICK = ["epochs=12", "least_steps=0", "optimizer.rate=1e-2", "rate_width=0", "batch=16", "task.pooling=mean"]
 FRUIT, METAL, NAMES = ("plum", "pear", "fig"), ("iron", "zinc", "lead"), ("ada", "bob", "eve")
@@ -193,18 +193,8 @@ def test_a_killed_run_goes_on_to_the_same_bits(
     short = {"settings": [*QUICK[1:], "epochs=3", "alpha=0.5"], "save_steps": 7}
     monkeypatch.setattr("sesame.one_seed.LOOKING", 1e9)  # how often it looks must not hang on the clock here
     calm = finetune(wishes(start, data, tmp_path / "calm", **short))
-    save, saved = Run.save, []
-
-    def crash(run: Run, *rest: Any) -> Path:
-        if len(saved) == 3:
-            raise RuntimeError("crash")
-        saved.append(1)
-        return save(run, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "save", crash)
-        with pytest.raises(RuntimeError, match="crash"):
-            finetune(wishes(start, data, tmp_path / "run", **short))
+    with crash_while_saving(after=3):
+        finetune(wishes(start, data, tmp_path / "run", **short))
     assert (tmp_path / "run" / "seed-0" / "checkpoints").is_dir()
     with pytest.raises(SesameError, match="holds another run"):
         finetune(wishes(start, data, tmp_path / "run", **(short | {"also": [f"tag:{data / 'names.conll'}"]})))

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from benchmarks.kill_resume import SETTINGS, command, kill_group, make_text, resumed_from, start, weights
 
-from sesame.checkpoint.run import Run
 from sesame.errors import SesameError
 from sesame.pretraining import Wishes, pretrain
+from tests.crashes import crash_while_saving
 
 PATIENCE = 120.0  # seconds for anything to happen
 
@@ -90,18 +90,8 @@ def small(text: Path, out: Path) -> Wishes:
 def test_a_crash_while_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = make_text(tmp_path / "text.txt", 60)
     pretrain(small(text, tmp_path / "calm"))
-    save, saved = Run.save, []
-
-    def crash(run: Run, *rest: Any) -> Path:
-        if len(saved) == 2:
-            raise RuntimeError("crash")
-        saved.append(1)
-        return save(run, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "save", crash)
-        with pytest.raises(RuntimeError, match="crash"):
-            pretrain(small(text, tmp_path / "run"))
+    with crash_while_saving(after=2):
+        pretrain(small(text, tmp_path / "run"))
     assert [folder.name for folder in sorted((tmp_path / "run" / "checkpoints").iterdir())] == ["step-10", "step-5"]
     kept = text.read_bytes()
     make_text(text, 61)

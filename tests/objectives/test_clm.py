@@ -11,7 +11,6 @@ from sesame.backbones import Encoder, EncoderConfig
 from sesame.backbones.fast import FastEncoder
 from sesame.backbones.flops import Work, flops_per_token
 from sesame.checkpoint.folder import load_parts
-from sesame.checkpoint.run import Run
 from sesame.data.batch import IGNORE, Batch
 from sesame.errors import SesameError
 from sesame.nn.attention import core
@@ -19,6 +18,7 @@ from sesame.objectives import Vocab, build
 from sesame.objectives.clm import CausalLMConfig
 from sesame.objectives.mlm import MaskedLMConfig
 from sesame.pretraining import Wishes, pretrain
+from tests.crashes import crash_while_saving
 
 ROLES = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
 KINDS: list[dict[str, Any]] = [{}, {"positions": "rotary", "order": "pre", "activation": "geglu"}, {"share": "all"}]
@@ -162,17 +162,7 @@ def test_a_run_that_crashed_goes_on_to_the_same_weights(tmp_path: Path, monkeypa
     parts = load_parts(final)
     assert parts.backbone.config.causal
     assert set(parts.heads) == {"mlm"}
-    save, saved = Run.save, []
-
-    def crash(run: Run, *rest: Any) -> Path:
-        saved.append(1)
-        if len(saved) == 2:
-            raise RuntimeError("crash")
-        return save(run, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "save", crash)
-        with pytest.raises(RuntimeError, match="crash"):
-            run("broken")
+    with crash_while_saving(after=1):
+        run("broken")
     run("broken")
     assert weights(tmp_path / "broken") == weights(tmp_path / "calm")

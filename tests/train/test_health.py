@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from safetensors.torch import load_file
 from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
 
 from sesame.checkpoint.folder import load_parts
-from sesame.checkpoint.run import Run
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
 from sesame.objectives.base import Term
@@ -23,6 +21,7 @@ from sesame.pretraining import Wishes, pretrain
 from sesame.train.health import Frequencies, Health, Look, average_precision, note
 from sesame.train.optim import OptimConfig
 from sesame.train.schedule import Schedule
+from tests.crashes import crash_while_saving
 from tests.languages import Chain
 from tests.replaced_runs import learn
 
@@ -191,19 +190,8 @@ def test_a_run_that_crashed_goes_on_to_the_same_weights(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calm = pretrain(wishes(text, tmp_path / "calm"))
-    save = Run.save
-    saved: list[int] = []
-
-    def crash(run: Run, *rest: Any) -> Path:
-        if len(saved) == 2:
-            raise RuntimeError("crash")
-        saved.append(1)
-        return save(run, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "save", crash)
-        with pytest.raises(RuntimeError, match="crash"):
-            pretrain(wishes(text, tmp_path / "run"))
+    with crash_while_saving(after=2):
+        pretrain(wishes(text, tmp_path / "run"))
     again = pretrain(wishes(text, tmp_path / "run"))
     for name in ("model.safetensors", "generator/model.safetensors"):
         assert (again / name).read_bytes() == (calm / name).read_bytes()

@@ -8,12 +8,12 @@ import torch
 from benchmarks.kill_resume import make_text, weights
 from torch import Tensor, nn
 
-from sesame.checkpoint.run import Run
 from sesame.errors import SesameError
 from sesame.pretraining import Wishes, pretrain
 from sesame.train.lamb import Lamb
 from sesame.train.optim import OptimConfig, Optimizer, build_optimizer, load_optimizer, optimizer_tensors
 from sesame.train.state import Snapshot, State
+from tests.crashes import crash_while_saving
 
 KINDS = ("lamb", "adafactor")
 RATES = {"lamb": 0.02, "adafactor": 0.02}
@@ -159,18 +159,8 @@ def test_a_run_that_crashed_goes_on_to_the_same_weights(
         )  # fmt: skip
 
     run("calm")
-    save, saved = Run.save, []
-
-    def crash(run: Run, *rest: Any) -> Path:
-        saved.append(1)
-        if len(saved) == 4:
-            raise RuntimeError("crash")
-        return save(run, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "save", crash)
-        with pytest.raises(RuntimeError, match="crash"):
-            run("broken")
+    with crash_while_saving(after=3):
+        run("broken")
     assert (tmp_path / "broken" / "checkpoints" / "step-9").is_dir()
     run("broken")
     assert weights(tmp_path / "broken") == weights(tmp_path / "calm")

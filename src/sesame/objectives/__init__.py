@@ -65,7 +65,9 @@ def _rtd(config: ReplacedConfig, backbone: Backbone, vocab: Vocab) -> Objective:
 
 def _plm(config: PermutationLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if not isinstance(backbone, XLNet):
-        raise SesameError('permutation language modelling needs two streams; set backbone.kind = "xlnet"')
+        raise SesameError(
+            "permutation language modelling needs the XLNet backbone, which recipes cannot name yet; take objectives.mlm"
+        )
     return PermutationLM(config, TableHead(backbone.width, backbone.vocab), vocab)
 
 
