@@ -4,8 +4,8 @@
     python benchmarks/pretrain_gpu.py --table OUT/pretrain_gpu.jsonl [--write]
 
 Full rows of random tokens, 15 % masked, vocabulary 30,522, gradients clipped at 1.0, fused AdamW; the batch is made before
-the clock starts. Each side runs in a process of its own. All take their first step, which compiles, a few at a time; then
-they are timed one after the other, each with the GPU to itself. The best of three rounds counts. Our own compilation of the
+the clock starts. Each side runs in a process of its own. A few at a time take their first step, which compiles; then they
+are timed one after the other, each with the GPU to itself. The best of three rounds counts. Our own compilation of the
 first shape is timed before that: alone with an empty cache, and once more with a full one.
 
 - transformers: `BertForMaskedLM` under bf16 autocast with fp32 weights, as it is and with torch.compile.
@@ -22,14 +22,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 VOCAB = 30522
 ROLES = {"pad": 0, "unk": 100, "cls": 101, "sep": 102, "mask": 103}
-ROOMS = 4  # of the card's memory, for first steps: a large model takes two of them
+ROOMS = 10  # of the card's memory: a large model takes three of them, a small one two
 Step = Callable[[], None]
 
 
@@ -61,10 +61,10 @@ def cases() -> list[Case]:
 
 
 class Meeting:
-    """Processes that share a GPU: a few compile at a time; when all have, one at a time is timed."""
+    """Processes that share a GPU: a few at a time are there, and one is timed when all of them have compiled."""
 
-    def __init__(self, folder: Path, members: int) -> None:
-        self.folder, self.members = folder, members
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     @contextmanager
     def room(self, wanted: int) -> Iterator[None]:
@@ -73,7 +73,6 @@ class Meeting:
             while not self._take(wanted, held):
                 time.sleep(0.1 + 0.2 * random.random())
             yield
-        (self.folder / f"ready{os.getpid()}").touch()
 
     def _take(self, wanted: int, held: ExitStack) -> bool:
         with ExitStack() as found:
@@ -89,15 +88,11 @@ class Meeting:
                     return True
         return False
 
-    def wait_for_all(self) -> None:
-        latest = time.monotonic() + 400  # one that died must not keep the others
-        while len(list(self.folder.glob("ready*"))) < self.members and time.monotonic() < latest:
-            time.sleep(0.2)
-
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self, alone: bool) -> Iterator[None]:
+        """Many may compile together; who is timed has the GPU alone."""
         with (self.folder / "turn").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
             yield
 
 
@@ -158,23 +153,20 @@ def ours(case: Case) -> Step:
     return lambda: take_step(model, call, optimizer, [batch], 1.0, machine, 0, Window())
 
 
-def measure(case: Case, steps: int, meeting: Meeting | None) -> dict[str, Any]:
+def measure(case: Case, steps: int, meeting: Meeting) -> dict[str, Any]:
     import torch
 
-    began = time.monotonic()
-    torch.set_float32_matmul_precision("high")
-    torch.manual_seed(0)
-    with meeting.room(2 if case.width > 256 else 1) if meeting else nullcontext():
-        waited = time.monotonic() - began
-        step = ours(case) if case.side.startswith("sesame") else theirs(case)
-        step()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-    first = time.monotonic() - began - waited
-    if meeting:
-        meeting.wait_for_all()
-    with meeting.turn() if meeting else nullcontext():
-        return rate(case, step, steps, first)
+    with meeting.room(3 if case.width > 256 else 2):  # until the process ends: so long does it hold its memory
+        began = time.monotonic()
+        torch.set_float32_matmul_precision("high")
+        torch.manual_seed(0)
+        with meeting.turn(alone=False):
+            step = ours(case) if case.side.startswith("sesame") else theirs(case)
+            step()
+            torch.cuda.synchronize()
+        first = time.monotonic() - began
+        with meeting.turn(alone=True):
+            return rate(case, step, steps, first)
 
 
 def rate(case: Case, step: Step, steps: int, first: float) -> dict[str, Any]:
@@ -202,8 +194,9 @@ def rate(case: Case, step: Step, steps: int, first: float) -> dict[str, Any]:
 # ---- all of them -------------------------------------------------------------------------------------------------------
 
 
-def start(case: Case, steps: int, cache: str, meeting: str = "") -> subprocess.Popen[str]:
-    command = [sys.executable, __file__, "--case", json.dumps(asdict(case)), "--steps", str(steps), "--meet", meeting]
+def start(case: Case, steps: int, cache: str, meeting: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, __file__, "--case", json.dumps(asdict(case))]
+    command += ["--steps", str(steps), "--meet", str(meeting)]
     env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
 
@@ -218,13 +211,13 @@ def run_all(out: Path, steps: int, only: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     chosen = [case for case in cases() if case.name.startswith(only)]
     with tempfile.TemporaryDirectory() as cache, (out / "pretrain_gpu.jsonl").open("w") as handle:
+        meeting = Path(cache, "meeting")
+        meeting.mkdir()
         for start_kind in ("cold", "warm"):  # alone, so that compilation can be timed
-            found = result(start(chosen[0], 1, cache))
+            found = result(start(chosen[0], 1, cache, meeting))
             handle.write(json.dumps({**found, "side": f"sesame, {start_kind} start"}) + "\n")
             handle.flush()
-        folder = Path(cache, "meeting")
-        folder.mkdir()
-        for process in [start(case, steps, cache, f"{folder}:{len(chosen)}") for case in chosen]:
+        for process in [start(case, steps, cache, meeting) for case in chosen]:
             handle.write(json.dumps(result(process)) + "\n")
             handle.flush()
 
@@ -274,14 +267,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--only", default="", help="shapes whose name begins so")
     parser.add_argument("--case", help="one case as JSON, in this process")
-    parser.add_argument("--meet", default="", help="FOLDER:MEMBERS of the processes that share the GPU")
+    parser.add_argument("--meet", type=Path, help="folder of the processes that share the GPU")
     parser.add_argument("--table", type=Path)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     if given.case:
-        folder, _, members = given.meet.rpartition(":")
-        meeting = Meeting(Path(folder), int(members)) if folder else None
-        print(json.dumps(measure(Case(**json.loads(given.case)), given.steps, meeting)))
+        print(json.dumps(measure(Case(**json.loads(given.case)), given.steps, Meeting(given.meet))))
     elif given.table:
         import report
 

@@ -1,7 +1,7 @@
 """Which setting learns more from the same tokens? Pre-training runs side by side, tuned alike, over seeds.
 
     python benchmarks/studies.py optimizers OUT --text TEXT... [--tokenizer FOLDER] [--parallel 4] [--steps 1500]
-    python benchmarks/studies.py precision OUT --text TEXT...
+    python benchmarks/studies.py precision OUT --text TEXT... [--rates 1e-3] [--sides mixed]
     python benchmarks/studies.py --table OUT/optimizers.json [--draw docs/optimizers.svg]
 
 Each side is tuned first: one seed at every rate of a grid, the best held-out loss chooses. Then it runs with more seeds at
@@ -24,7 +24,8 @@ from typing import Any
 COMMON = (
     "bert --size small --set objectives.nsp=false --set objectives.mlm.static=0 --set stages.short.packing=blocks "
     "--set stages.short.batch=256 --set stages.short.share=1 --set stages.long.share=0 --set backbone.order=pre "
-    "--set backbone.dropout=0 --set backbone.attention_dropout=0 --set schedule.warmup=0.1 --set evaluation.every=0.05"
+    "--set backbone.dropout=0 --set backbone.attention_dropout=0 --set schedule.warmup=0.1 --set evaluation.every=0.05 "
+    "--set optimizer.beta2=0.98 --set optimizer.decay=0.05"
 )
 
 
@@ -38,8 +39,8 @@ class Study:
 STUDIES = {
     "optimizers": Study(
         {
-            "AdamW": "--set optimizer.kind=adamw --set optimizer.beta2=0.98 --set optimizer.decay=0.05",
-            "Muon": "--set optimizer.kind=muon --set optimizer.beta2=0.98 --set optimizer.decay=0.05",
+            "AdamW": "--set optimizer.kind=adamw",
+            "Muon": "--set optimizer.kind=muon",
         },
         (5e-4, 1e-3, 2e-3, 4e-3),
     ),
@@ -77,7 +78,9 @@ def run(study: Study, job: Job, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def conduct(name: str, given: argparse.Namespace) -> list[dict[str, Any]]:
-    study = STUDIES[name]
+    known = STUDIES[name]
+    sides = {side: args for side, args in known.sides.items() if side in (given.sides or known.sides)}
+    study = Study(sides, given.rates or known.rates, known.common)
     with ThreadPoolExecutor(given.parallel) as pool:
         tried = [Job(side, rate, 0) for side in study.sides for rate in study.rates]
         # The first run alone: it writes the token store, which the others then share.
@@ -138,6 +141,8 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path)
     parser.add_argument("--valid", type=Path)
     parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--rates", nargs="+", type=float, help="instead of the study's own")
+    parser.add_argument("--sides", nargs="+", help="some of the study's")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--parallel", type=int, default=4, help="runs at the same time")
     parser.add_argument("--table", type=Path)

@@ -52,9 +52,17 @@ def uniform(row_keys: Words, name: str, count: int) -> npt.NDArray[np.float64]:
 
 def uniform_tensor(row_keys: Tensor, name: str, count: int) -> Tensor:
     """The same numbers on any device: int64 (B,) -> float64 (B, count)."""
+    if row_keys.device.type == "cpu":  # NumPy multiplies 64-bit integers six times as fast
+        return torch.from_numpy(uniform(row_keys.numpy().view(np.uint64), name, count))
     at = torch.arange(1, count + 1, device=row_keys.device, dtype=torch.int64) * _signed(GOLDEN)
     mixed = _mix_tensor(_mix_tensor(row_keys + _signed(stream(name)))[:, None] + at[None, :])
     return _shift(mixed, 11).double() * 2.0**-53
+
+
+def uniform_at(row_keys: Tensor, name: str, at: Tensor) -> Tensor:
+    """Those at some places only: int64 (B,), (B, K) -> float64 (B, K)."""
+    starts = _mix_tensor(row_keys + _signed(stream(name)))[:, None]
+    return _shift(_mix_tensor(starts + (at + 1) * _signed(GOLDEN)), 11).double() * 2.0**-53
 
 
 def _mix_int(x: int) -> int:

@@ -46,6 +46,7 @@ from sesame.train.loop import Clock, Hooks, fit
 from sesame.train.optim import Optimizer, build_optimizer
 from sesame.train.parallel import Parallel, World, join, share_of
 from sesame.train.precision import Machine, Precision, choose_machine
+from sesame.train.replay import Replay
 from sesame.train.shadow import Shadow
 from sesame.train.shares import collect, fold, is_sharded, not_shared, shard, wants_shards
 from sesame.train.state import State
@@ -336,6 +337,8 @@ class _Job:
         for module in (module for model in models for module in model.modules()):
             if isinstance(module, Encoder):
                 module.drop(None if stage.dropout < 0 else stage.dropout)
+        if isinstance(self.call, Replay):
+            self.call.forget()
 
     def _loader(self, name: str, stage: Stage) -> Loader:
         """The examples of this rank."""

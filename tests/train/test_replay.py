@@ -5,7 +5,9 @@ import torch
 
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.data.batch import Batch, Targets
+from sesame.objectives import Vocab, build
 from sesame.objectives.base import Together
+from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.model import Model
 from sesame.tasks import TaskConfig, build_task
 from sesame.train.loop import Window, take_step
@@ -50,6 +52,39 @@ def test_recorded_steps_equal_plain_ones(dropout: float) -> None:
     assert isinstance(call, Replay)
     assert call.known
     assert torch.allclose(losses[0], losses[1], atol=2e-3)
+    for plain, played in zip(*ends, strict=True):
+        assert float((plain - played).abs().max()) < 2e-3
+
+
+def _masked(dropout: float) -> Model:
+    torch.manual_seed(0)
+    backbone = Encoder(EncoderConfig(100, 64, 3, 4, dropout=dropout, attention_dropout=dropout))
+    objective = build(
+        {"mlm": MaskedLMConfig()}, backbone, Vocab(100, {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4})
+    )
+    return Model(backbone, objective).cuda().train()
+
+
+def _full_rows(model: Model, seed: int) -> Batch:
+    luck = torch.Generator().manual_seed(seed)
+    ids, keys = torch.randint(5, 100, (8, 32), generator=luck), torch.randint(0, 2**62, (8,), generator=luck)
+    return model.objective.corrupt(Batch(ids, torch.full((8,), 32), keys=keys, full=True)).to(torch.device("cuda"))
+
+
+@needs_gpu
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_what_was_compiled_can_be_recorded(dropout: float) -> None:
+    machine = choose_machine("cuda", "bf16")
+    ends = []
+    for kind in (Shadow, Replay):
+        model = _masked(dropout)
+        call, window = kind(model, lambda copy: torch.compile(copy, dynamic=False)), Window()
+        optimizer = build_optimizer(model, OptimConfig(rate=1e-3))
+        for step in range(PLAIN + 6):
+            take_step(model, call, optimizer, [_full_rows(model, step)], 1.0, machine, step, window)
+        ends.append([p.detach().clone() for p in model.parameters()])
+    assert isinstance(call, Replay)
+    assert call.known
     for plain, played in zip(*ends, strict=True):
         assert float((plain - played).abs().max()) < 2e-3
 

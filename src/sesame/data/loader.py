@@ -93,7 +93,10 @@ class Prefetcher:
         threads: int = 1,
     ) -> None:
         self.load_step, self.device, self.ahead = load, device, ahead
-        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="loader")
+        # Each thread of a GPU's loader computes alone: teams of threads would take the cores from the one that feeds the GPU.
+        self.cores = torch.get_num_threads()
+        each = 1 if device.type == "cuda" else self.cores
+        self.pool = ThreadPoolExecutor(threads, "loader", initializer=torch.set_num_threads, initargs=(each,))
         self.waiting: dict[int, Future[list[Batch]]] = {}
         self.lock = threading.Lock()
         self._fill(first)
@@ -116,3 +119,4 @@ class Prefetcher:
 
     def close(self) -> None:
         self.pool.shutdown(wait=True, cancel_futures=True)
+        torch.set_num_threads(self.cores)  # threads that start later ask what the last one set

@@ -103,8 +103,8 @@ class MaskedLM(Objective):
         at, chosen = self._choose(batch, keys, rate)
         tokens = torch.gather(batch.ids, 1, at)
         labels = torch.where(chosen, tokens, IGNORE)
-        luck = torch.gather(chance.uniform_tensor(keys, "mlm.replace", batch.ids.shape[1]), 1, at)
-        other = torch.gather(chance.uniform_tensor(keys, "mlm.random", batch.ids.shape[1]), 1, at)
+        luck = chance.uniform_at(keys, "mlm.replace", at)
+        other = chance.uniform_at(keys, "mlm.random", at)
         drawn = (other * self.vocab.size).long()
         new = torch.where(luck < self.config.mask, self.vocab.roles["mask"], tokens)
         new = torch.where((luck >= self.config.mask) & (luck < self.config.mask + self.config.random), drawn, new)
@@ -119,16 +119,21 @@ class MaskedLM(Objective):
         wanted = torch.clamp(torch.round(batch.lengths.double() * rate).long(), min=1)[:, None]
         luck = chance.uniform_tensor(keys, "mlm.pick", width)
         if self.needs_words:
-            assert batch.words is not None, "whole-word and n-gram masks need word numbers"
-            luck = torch.gather(luck, 1, self.spans(batch.words, keys))  # a span shares its draw
+            return self._choose_words(batch, keys, luck, wanted.clamp(max=round(rate * width)), most)
+        order, places = torch.where(self._maskable(batch), luck, 2.0).topk(most, dim=1, largest=False)
+        chosen = (torch.arange(most, device=keys.device)[None, :] < wanted) & (order < 1.5)
+        return torch.where(chosen, places, 0), chosen
+
+    def _choose_words(
+        self, batch: Batch, keys: Tensor, luck: Tensor, wanted: Tensor, most: int
+    ) -> tuple[Tensor, Tensor]:
+        """The same, a word entering whole or not at all."""
+        assert batch.words is not None, "whole-word and n-gram masks need word numbers"
+        luck = torch.gather(luck, 1, self.spans(batch.words, keys))  # a span shares its draw
         order = torch.where(self._maskable(batch), luck, 2.0).sort(dim=1, stable=True)
         maskable = order.values < 1.5
-        if batch.words is not None and self.needs_words:
-            ends = _word_ends(torch.gather(batch.words, 1, order.indices), maskable)
-            chosen = ends <= wanted.clamp(max=round(rate * width))  # a word enters whole or not at all
-        else:
-            chosen = torch.arange(width, device=keys.device)[None, :] < wanted
-        chosen = (chosen & maskable)[:, :most]
+        ends = _word_ends(torch.gather(batch.words, 1, order.indices), maskable)
+        chosen = ((ends <= wanted) & maskable)[:, :most]
         return torch.where(chosen, order.indices[:, :most], 0), chosen
 
     def spans(self, words: Tensor, keys: Tensor) -> Tensor:

@@ -141,7 +141,7 @@ class Replaced(Objective):
         keys, at = batch.keys, batch.targets["mlm"].at
         assert keys is not None
         assert at is not None
-        draws = torch.gather(chance.uniform_tensor(keys, "rtd.sample", batch.ids.shape[1]), 1, at)
+        draws = chance.uniform_at(keys, "rtd.sample", at)
         return batch.with_targets(rtd=Targets(original), draws=Targets(draws))
 
     def before(self, batch: Batch) -> tuple[Batch, list[Term]]:

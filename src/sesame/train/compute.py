@@ -9,7 +9,6 @@ from torch import nn
 from sesame.nn.device import has_triton
 from sesame.train.precision import Machine
 from sesame.train.replay import Replay
-from sesame.train.shadow import Shadow
 
 
 def computing(model: nn.Module, machine: Machine, compiled: bool | None = None) -> Callable[..., Any]:
@@ -20,7 +19,7 @@ def computing(model: nn.Module, machine: Machine, compiled: bool | None = None) 
     def dress(model: nn.Module) -> Callable[..., Any]:
         return torch.compile(model, dynamic=False) if compiled else model
 
-    return Shadow(model, dress) if machine.shadow else dress(model)
+    return Replay(model, dress) if machine.shadow else dress(model)
 
 
 def replaying(model: nn.Module, machine: Machine) -> Callable[..., Any]:

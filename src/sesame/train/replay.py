@@ -3,15 +3,17 @@
     the first steps of a shape run as they are;  then one is recorded, from rounding the weights to moving them, as a CUDA
     graph;  every further batch of that shape is copied into the recording's own batch, and the graph runs
 
-Relations: torch.compile also fuses kernels, but takes half a minute; a recording takes a tenth of a second, which suits
-fine-tuning. Dropout still follows the seed and the rate its schedule: a graph reads both anew each time. Rare shapes are
-never recorded, nor are steps of several micro-batches.
+Relations: torch.compile fuses kernels, but takes half a minute; a recording takes a tenth of a second, which suits
+fine-tuning. Pre-training does both: what was compiled is recorded, so that a small model does not wait for its launches
+while the loaders take the interpreter. Dropout still follows the seed and the rate its schedule: a graph reads both anew
+each time. Rare shapes are never recorded, nor are steps of several micro-batches.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +39,20 @@ class Recording:
 class Replay(Shadow):
     """A shadow whose steps are played back."""
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(model)
+    def __init__(
+        self, model: nn.Module, dress: Callable[[nn.Module], Callable[..., Any]] = lambda model: model
+    ) -> None:
+        super().__init__(model, dress)
         self.seen: Counter[Hashable] = Counter()
         self.known: dict[Hashable, Recording] = {}
         self.pool = torch.cuda.graph_pool_handle()
         self.rates: list[Tensor] = []  # of the optimiser's groups, on the device
+        self.most = MOST
+
+    def forget(self) -> None:
+        """Something that is fixed in the recordings has changed, such as dropout."""
+        self.known.clear()
+        self.seen.clear()
 
     def step(
         self, optimizer: Optimizer, batch: Batch, counts: Counts, clip: float, machine: Machine, seed: int
@@ -52,9 +62,11 @@ class Replay(Shadow):
         found = self.known.get(shape)
         if found is None:
             self.seen[shape] += 1
-            if self.seen[shape] <= PLAIN or len(self.known) >= MOST or not optimizer.recordable:
+            if self.seen[shape] > PLAIN and len(self.known) < self.most and optimizer.recordable:
+                found = self._try_to_record(optimizer, batch, counts, clip, machine)
+            if found is None:
                 return one_step(self.source, self, optimizer, [batch], counts, clip, machine, [seed])
-            found = self.known[shape] = self._record(optimizer, batch, counts, clip, machine)
+            self.known[shape] = found
         for into, fresh in zip(found.batch.tensors(), batch.tensors(), strict=True):
             into.copy_(fresh)
         for name, count in counts.items():
@@ -66,6 +78,19 @@ class Replay(Shadow):
         kept = found.outcome
         totals, figures = ({name: x.clone() for name, x in each.items()} for each in (kept.totals, kept.figures))
         return Outcome(kept.loss.clone(), kept.norm.clone(), totals, figures)
+
+    def _try_to_record(
+        self, optimizer: Optimizer, batch: Batch, counts: Counts, clip: float, machine: Machine
+    ) -> Recording | None:
+        """None where the memory does not suffice: steps then run as they are, now and later."""
+        torch.cuda.empty_cache()  # recordings have a memory of their own: give back what plain steps had taken
+        try:
+            return self._record(optimizer, batch, counts, clip, machine)
+        except torch.OutOfMemoryError:
+            self.most = 0
+            optimizer.zero_grad()
+            torch.cuda.empty_cache()
+            return None
 
     def _record(self, optimizer: Optimizer, batch: Batch, counts: Counts, clip: float, machine: Machine) -> Recording:
         batch, counts = batch.map(Tensor.clone), {name: count.clone() for name, count in counts.items()}
