@@ -19,25 +19,12 @@ from sesame.evaluate.regression import spearman
 from sesame.progress import say
 from sesame.tasks import Reply
 from sesame.tasks.fill import Filled
+from sesame.text.samples import ENGLISH
 
 LEAST, MOST = 20, 100
 BARS = {  # the least that is taken
     "labels": 0.97, "tags": 0.97, "options": 0.95, "answers": 0.9, "tokens": 0.9, "numbers": 0.99, "similarities": 0.99
 }  # fmt: skip
-SENTENCES = (
-    "The train to the coast leaves at noon.", "My card was swallowed by the machine, and nobody answers.",
-    "She has lived in Paris since 2010.", "This film is a waste of two good hours.", "Water boils at 100 degrees.",
-    "Who wrote the letter that was found in the attic?", "The council voted against the new road by 7 to 5.",
-    "I love how quietly the engine runs.", "Prices rose by three percent in March, more than expected.",
-    "The patient was given antibiotics and sent home.", "Dr. Smith met Anna Kowalska in Berlin on Monday.",
-    "The function returns an empty list if no file matches.", "Please cancel my order; I bought the wrong size.",
-    "After the rain stopped, the children ran outside and played until it was dark.", "He said nothing.",
-    "The committee, which had not met for a year, could not agree on a date.", "Is there a way to reset my password?",
-    "The bridge, built in 1894, was closed to cars.", "The soup was cold and the waiter was rude, but the view is great.",
-    "Our team lost the final after extra time.", "Solar panels now cost a tenth of what they did.",
-    "The court found that the contract had been broken.", "It might snow in the hills tonight.",
-    "A small dog slept under the table while we talked about money, work and the end of summer.",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,12 +54,12 @@ def spread(things: Sequence[Any], most: int = MOST) -> list[Any]:
 
 
 def sample_texts(texts: Sequence[str]) -> list[str]:
-    return spread(texts) + (list(SENTENCES) if len(texts) < LEAST else [])
+    return spread(texts) + (list(ENGLISH) if len(texts) < LEAST else [])
 
 
 def sample_masks(texts: Sequence[str], mask: str) -> list[str]:
     """Texts with a mask; a sentence of ours loses its third word."""
-    ours = [" ".join([*s.split()[:2], mask, *s.split()[3:]]) for s in SENTENCES]
+    ours = [" ".join([*s.split()[:2], mask, *s.split()[3:]]) for s in ENGLISH]
     return spread(texts) + (ours if len(texts) < LEAST else [])
 
 
@@ -80,9 +67,9 @@ def sample_examples(examples: Sequence[Example], kind: str, pair: bool) -> list[
     found = [replace(example, label=None) for example in spread(examples)]
     if len(examples) >= LEAST:
         return found
-    for text, other in pairwise(SENTENCES):
+    for text, other in pairwise(ENGLISH):
         if kind == "choice":
-            found.append(Example("built in", text, options=(other, SENTENCES[0], SENTENCES[-1])))
+            found.append(Example("built in", text, options=(other, ENGLISH[0], ENGLISH[-1])))
         else:
             found.append(Example("built in", text, other if pair or kind == "qa" else None))
     return found

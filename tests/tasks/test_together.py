@@ -144,7 +144,7 @@ def test_every_task_can_be_compared(name: str, capsys: pytest.CaptureFixture[str
     kind = KINDS[name].kind
     loaded = model(KINDS[name], precision="int8", accept=True)
     assert len(loaded.predict(examples(kind)[:2])) == 2
-    assert f"int8 against fp32 on {1 + len(agreement.SENTENCES)} texts" in capsys.readouterr().err
+    assert f"int8 against fp32 on {1 + len(agreement.ENGLISH)} texts" in capsys.readouterr().err
 
 
 def test_agreement_counts() -> None:

@@ -27,6 +27,7 @@ from sesame.train.guard import Guard, check_skipped
 from sesame.train.optim import Optimizer
 from sesame.train.parallel import ALONE, World
 from sesame.train.precision import Machine
+from sesame.train.queue import Queue
 from sesame.train.replay import Replay
 from sesame.train.schedule import Schedule
 from sesame.train.state import Snapshot, State
@@ -83,7 +84,7 @@ class Window:
     tokens: list[Tensor] = field(default_factory=list)  # real ones
     places: int = 0  # tokens and padding
     rate: float = 0.0
-    waited: float = 0.0  # seconds, for data
+    waited: float = 0.0  # seconds, for data, with nothing else to do
     started: float = field(default_factory=time.monotonic)
 
     def read(self, world: World = ALONE) -> "Seen":
@@ -155,7 +156,7 @@ def fit(
     guard = Guard(state.history, spikes)
     snapshot = Snapshot(model, optimizer, state)
     fetcher = Prefetcher(load, machine.device, state.stage_step, threads=threads)
-    stop = _Stop()
+    stop, queue = _Stop(), Queue(machine.device)
     window = Window()
     model.train()
     try:
@@ -165,12 +166,13 @@ def fit(
                 if state.step not in state.skipped:
                     asked = time.monotonic()
                     batches = fetcher.get(state.stage_step)
-                    window.waited += time.monotonic() - asked
+                    window.waited += queue.idle_since(asked)
                     factor = schedule.factor(now.progress, state.step)
                     hooks.before(now.progress)
                     optimizer.set_rate(rate * factor)
                     key = chance.key(seed, state.step)
                     take_step(model, call, optimizer, batches, clip, machine, key, window, world)
+                    queue.mark()
                     window.steps.append(state.step)
                     window.rate = rate * factor
                 state.step += 1

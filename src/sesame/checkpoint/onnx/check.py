@@ -18,38 +18,13 @@ from sesame.tasks.embed import POOLS
 from sesame.tasks.inputs import batch_of
 from sesame.tasks.layers import choose_layers
 from sesame.text import Encoding
+from sesame.text.samples import ENGLISH, OTHERS
 
 LIMIT = 1e-4  # the largest difference of an answer in 32 bits
 BAR = 0.9  # the least agreement of one in 8 bits
 ROWS = 32
 LONGEST = 128  # tokens of a sample: longer ones cost time and show nothing new
-SAMPLES = (
-    "Yes.",
-    "The parcel arrived two days late, and the box was wet.",
-    "I would buy this camera again without a second thought!",
-    "Which river flows through Vienna, Bratislava and Budapest?",
-    "Marie Curie was born in Warsaw in 1867 and worked in Paris.",
-    "The function returns an empty list if nothing matches the pattern.",
-    "Prices rose by 3.5 % in March, less than analysts had expected.",
-    "Please call me back tomorrow before noon; my number has not changed.",
-    "After the storm the old lighthouse stood alone on the rocks, and the keeper wrote in his book that he had never seen "
-    "such waves, nor heard such silence as that which followed them.",
-    "This is by far the worst hotel we have ever stayed in.",
-    "Apple and Google signed the contract in Geneva on Monday.",
-    "To be opened only in case of fire.",
-    "Когда откроется новый офис банка на Невском проспекте?",
-    "Переведите деньги на счёт до конца месяца, пожалуйста.",
-    "Der Zug nach München fährt heute von Gleis sieben ab.",
-    "Où se trouve la gare la plus proche, s'il vous plaît ?",
-    "¿Puede cambiarme este billete de cincuenta euros?",
-    "明天下午三点在北京开会。",
-    "東京の天気は晴れのち曇りです。",
-    "हिन्दी में एक छोटा वाक्य।",
-    "The cat sat on the mat.",
-    "It was neither cheap nor good, yet everybody talked about it.",
-    "Water boils at 100 degrees Celsius at sea level.",
-    "x = [f(y) for y in range(10)]  # a comment",
-)
+SAMPLES = (*ENGLISH, *OTHERS)
 
 
 def sample_batches(parts: Parts, texts: Sequence[str] = SAMPLES) -> list[Batch]:
