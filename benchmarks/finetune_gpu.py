@@ -57,7 +57,7 @@ def sst2(folder: Path, most: int) -> list[tuple[str, int]]:
 
 
 def mixed(most: int) -> list[tuple[str, int]]:
-    words = [word for _, text in documents() for word in text.split()]
+    words = [word for _, text in documents(4_000_000) for word in text.split()]
     luck = random.Random(0)
     sizes = [luck.randint(5, 400) for _ in range(most)]
     starts = [luck.randrange(len(words) - 400) for _ in range(most)]

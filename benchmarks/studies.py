@@ -30,21 +30,17 @@ COMMON = (
 
 
 @dataclass(frozen=True)
-class Study:
-    sides: dict[str, str]  # arguments of each
+class Side:
+    arguments: str
     rates: Sequence[float]
-    common: str = COMMON
 
 
 STUDIES = {
-    "optimizers": Study(
-        {
-            "AdamW": "--set optimizer.kind=adamw",
-            "Muon": "--set optimizer.kind=muon",
-        },
-        (5e-4, 1e-3, 2e-3, 4e-3),
-    ),
-    "precision": Study({"bf16": "--precision bf16", "mixed": "--precision mixed", "fp32": "--precision fp32"}, (1e-3,)),
+    "optimizers": {
+        "AdamW": Side("--set optimizer.kind=adamw", (2.5e-4, 5e-4, 1e-3)),
+        "Muon": Side("--set optimizer.kind=muon", (1e-3, 2e-3, 4e-3)),
+    },
+    "precision": {name: Side(f"--precision {name}", (5e-4,)) for name in ("bf16", "mixed", "fp32")},
 }
 
 
@@ -59,16 +55,16 @@ class Job:
         return f"{self.side}-{self.rate:g}-{self.seed}".lower()
 
 
-def run(study: Study, job: Job, given: argparse.Namespace) -> dict[str, Any]:
+def run(side: Side, job: Job, given: argparse.Namespace) -> dict[str, Any]:
     """One training; what its folder's metrics say of the held-out loss."""
     folder = given.out / "runs" / job.name
-    command = [sys.executable, "-m", "sesame", "pretrain", *study.common.split(), *study.sides[job.side].split()]
+    command = [sys.executable, "-m", "sesame", "pretrain", *COMMON.split(), *side.arguments.split()]
     command += ["--set", f"optimizer.rate={job.rate}", "--seed", str(job.seed), "--steps", str(given.steps)]
     command += ["--text", *map(str, given.text), "--out", str(folder)]
     command += ["--tokenizer", str(given.tokenizer)] if given.tokenizer else []
     command += ["--valid", str(given.valid)] if given.valid else []
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".txt").open("w") as log:
+    with (folder.parent / f"{job.name}.txt").open("w") as log:
         code = subprocess.run(command, stdout=log, stderr=log, env=os.environ | {"PYTHONUNBUFFERED": "1"}).returncode
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()] if code == 0 else []
     curve = [(line["step"], line["held_out"]["mlm"]) for line in lines if "held_out" in line]
@@ -78,15 +74,16 @@ def run(study: Study, job: Job, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def conduct(name: str, given: argparse.Namespace) -> list[dict[str, Any]]:
-    known = STUDIES[name]
-    sides = {side: args for side, args in known.sides.items() if side in (given.sides or known.sides)}
-    study = Study(sides, given.rates or known.rates, known.common)
+    sides = {name: side for name, side in STUDIES[name].items() if name in (given.sides or STUDIES[name])}
+
+    def all_of(jobs: list[Job]) -> list[dict[str, Any]]:
+        return list(pool.map(lambda job: run(sides[job.side], job, given), jobs))
+
     with ThreadPoolExecutor(given.parallel) as pool:
-        tried = [Job(side, rate, 0) for side in study.sides for rate in study.rates]
+        tried = [Job(name, rate, 0) for name, side in sides.items() for rate in given.rates or side.rates]
         # The first run alone: it writes the token store, which the others then share.
-        found = [run(study, tried[0], given), *pool.map(lambda job: run(study, job, given), tried[1:])]
-        more = [Job(side, best_rate(found, side), seed) for side in study.sides for seed in range(1, given.seeds)]
-        return found + list(pool.map(lambda job: run(study, job, given), more))
+        found = all_of(tried[:1]) + all_of(tried[1:])
+        return found + all_of([Job(name, best_rate(found, name), n) for name in sides for n in range(1, given.seeds)])
 
 
 def best_rate(found: list[dict[str, Any]], side: str) -> float:
@@ -103,7 +100,9 @@ def table(found: list[dict[str, Any]]) -> str:
     for side in dict.fromkeys(line["side"] for line in found):
         best = best_rate([line for line in found if line["seed"] == 0], side)
         tried = [
-            f"{line['rate']:g}: {line['loss']:.3f}" for line in found if line["side"] == side and line["seed"] == 0
+            f"{line['rate']:g}: " + ("diverged" if line["loss"] is None else f"{line['loss']:.3f}")
+            for line in found
+            if line["side"] == side and line["seed"] == 0
         ]
         losses = [line["loss"] for line in found if line["side"] == side and line["rate"] == best]
         spread = f" ± {statistics.stdev(losses):.4f}" if len(losses) > 1 else ""

@@ -27,6 +27,22 @@ def test_steps_are_those_of_pytorch() -> None:
         assert torch.allclose(their.state[a]["momentum_buffer"], our.state[b]["momentum_buffer"], atol=1e-6)
 
 
+def test_the_rate_may_be_a_tensor() -> None:
+    """As a recorded step has it."""
+    ends = []
+    for rate in (0.01, torch.tensor(0.01)):
+        torch.manual_seed(0)
+        weights = [nn.Parameter(torch.randn(shape)) for shape in SHAPES]
+        optimizer = BatchedMuon(weights, lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+        for p in weights:
+            p.grad = torch.randn_like(p)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        ends.append(weights)
+    for plain, tensor in zip(*ends, strict=True):
+        assert torch.allclose(plain, tensor, atol=1e-7)
+
+
 def test_singular_values_come_near_one() -> None:
     torch.manual_seed(0)
     found = orthogonal(torch.randn(3, 16, 40), (3.4445, -4.775, 2.0315), 5, 1e-7).float()

@@ -1,5 +1,7 @@
 """Played back, a step is the same step: needs a GPU."""
 
+from typing import Literal
+
 import pytest
 import torch
 
@@ -72,14 +74,14 @@ def _full_rows(model: Model, seed: int) -> Batch:
 
 
 @needs_gpu
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_what_was_compiled_can_be_recorded(dropout: float) -> None:
+@pytest.mark.parametrize(("dropout", "optim"), [(0.0, "adamw"), (0.2, "adamw"), (0.0, "muon")])
+def test_what_was_compiled_can_be_recorded(dropout: float, optim: Literal["adamw", "muon"]) -> None:
     machine = choose_machine("cuda", "bf16")
     ends = []
     for kind in (Shadow, Replay):
         model = _masked(dropout)
         call, window = kind(model, lambda copy: torch.compile(copy, dynamic=False)), Window()
-        optimizer = build_optimizer(model, OptimConfig(rate=1e-3))
+        optimizer = build_optimizer(model, OptimConfig(optim, rate=1e-3))
         for step in range(PLAIN + 6):
             take_step(model, call, optimizer, [_full_rows(model, step)], 1.0, machine, step, window)
         ends.append([p.detach().clone() for p in model.parameters()])

@@ -38,9 +38,9 @@ class BatchedMuon(torch.optim.Muon):
         torch._foreach_lerp_(momenta, grads, 1 - group["momentum"])
         updates = torch.stack(torch._foreach_lerp(grads, momenta, group["momentum"]))
         turned = orthogonal(updates, group["ns_coefficients"], group["ns_steps"], group["eps"]).to(updates.dtype)
-        rate = group["lr"] * 0.2 * math.sqrt(max(members[0].shape))
+        rate = group["lr"] * 0.2 * math.sqrt(max(members[0].shape))  # a number, or a tensor in a recorded step
         torch._foreach_mul_(members, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_add_(members, list(turned.unbind()), alpha=-rate)
+        torch._foreach_sub_(members, list((turned * rate).unbind()))
 
 
 def orthogonal(x: Tensor, numbers: tuple[float, float, float], steps: int, eps: float) -> Tensor:

@@ -71,7 +71,7 @@ class Optimizer:
     @property
     def recordable(self) -> bool:
         """Whether a step can become part of a CUDA graph."""
-        return all(isinstance(part, torch.optim.AdamW) for part in self.parts)
+        return all(isinstance(part, torch.optim.AdamW | BatchedMuon) for part in self.parts)
 
     def held(self) -> Memory:
         """What is remembered of each weight (momenta, step counts), itself."""

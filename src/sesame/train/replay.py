@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from sesame.data.batch import Batch
+from sesame.progress import say
 from sesame.train.optim import Optimizer
 from sesame.train.precision import Machine
 from sesame.train.shadow import Shadow
@@ -82,11 +83,12 @@ class Replay(Shadow):
     def _try_to_record(
         self, optimizer: Optimizer, batch: Batch, counts: Counts, clip: float, machine: Machine
     ) -> Recording | None:
-        """None where the memory does not suffice: steps then run as they are, now and later."""
+        """None where the memory does not suffice or a step waits for the device: steps then run as they are, from now on."""
         torch.cuda.empty_cache()  # recordings have a memory of their own: give back what plain steps had taken
         try:
             return self._record(optimizer, batch, counts, clip, machine)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            say(f"steps are launched one by one from here on, recording them failed: {str(error).splitlines()[0]}")
             self.most = 0
             optimizer.zero_grad()
             torch.cuda.empty_cache()
@@ -108,11 +110,11 @@ class Replay(Shadow):
         groups = optimizer.groups()
         if not self.rates:
             self.rates = [torch.zeros((), device=self.pairs[0][0].device) for _ in groups]
-        before = [(group["lr"], group["capturable"]) for group in groups]
+        before = [dict(group) for group in groups]
         for rate, group in zip(self.rates, groups, strict=True):
-            group["lr"], group["capturable"] = rate, True
+            group |= {"lr": rate} | ({"capturable": True} if "capturable" in group else {})
         try:
             yield
         finally:
-            for (rate, capturable), group in zip(before, groups, strict=True):
-                group["lr"], group["capturable"] = rate, capturable
+            for kept, group in zip(before, groups, strict=True):
+                group |= kept
