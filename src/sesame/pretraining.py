@@ -33,7 +33,7 @@ from sesame.objectives import Term
 from sesame.objectives.model import Model
 from sesame.one_pass import PROBE, planned_steps, seconds_each
 from sesame.preparation import gather_ingredients
-from sesame.progress import Bar, bar, say
+from sesame.progress import Bar, bar, duration, say
 from sesame.recipe import Recipe, Stage, how_scaled, resolve, scaled
 from sesame.text import Tokenizer
 from sesame.train.accounting import Account, note, work_of
@@ -219,7 +219,7 @@ class _Job:
         """What will happen, said once."""
         count = sum(p.numel() for p in self.model.backbone.parameters())
         core = chosen_core(self.machine.device, self.model.backbone.config.attention_dropout)
-        length = f"{self.wishes.budget / 60:g} minutes" if self.wishes.budget else f"{self.recipe.steps:,} steps"
+        length = duration(self.wishes.budget) if self.wishes.budget else f"{self.recipe.steps:,} steps"
         say(
             f"{self.recipe.name}: {count / 1e6:.1f} M parameters, {len(self.tokenizer):,} pieces, "
             f"{self.train_part.tokens() / 1e6:.2f} M tokens to train on, {self.valid_part.tokens():,} held out; "

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sesame.dry_run import Plan, StagePlan
+from sesame.progress import duration
 from sesame.train.accounting import memory_text, rate_text
 
 
@@ -63,18 +64,10 @@ def _lines(plan: Plan) -> list[tuple[str, list[str], str]]:
         ("steps", each(lambda s: f"{s.steps:,}"), f"{plan.steps:,}"),
         ("tokens", each(lambda s: _big(s.tokens)), _big(plan.tokens)),
         ("passes over the text", each(lambda s: f"{s.passes:.2f}"), f"{plan.passes:.2f}"),
-        ("time", each(lambda s: _time(s.seconds)), _time(plan.seconds)),
+        ("time", each(lambda s: duration(s.seconds)), duration(plan.seconds)),
         ("compute, FLOPs", each(lambda s: f"{s.tokens * s.flops_per_token:.3g}"), f"{plan.flops:.3g}"),
     ]
 
 
 def _big(value: float) -> str:
     return f"{value / 1e9:.2f} G" if value >= 1e9 else f"{value / 1e6:.2f} M"
-
-
-def _time(seconds: float) -> str:
-    if seconds >= 2 * 86_400:
-        return f"{seconds / 86_400:.1f} days"
-    if seconds >= 2 * 3600:
-        return f"{seconds / 3600:.1f} hours"
-    return f"{seconds / 60:.1f} minutes" if seconds >= 120 else f"{seconds:.0f} s"

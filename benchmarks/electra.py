@@ -1,0 +1,107 @@
+"""Does ELECTRA's generator learn as it would alone, and does the discriminator see?
+
+    python benchmarks/electra.py OUT --text TEXT... [--tokenizer FOLDER] [--sst2 FOLDER] [--budget 4m] [--size small]
+
+1. `sesame pretrain electra` for the budget.
+2. The generator's shape by itself, as a masked language model: the same tokenizer, rows, masks, rate, schedule and number of
+   steps.
+3. With `--sst2`, the discriminator is fine-tuned on that set, three seeds.
+
+Says the two held-out losses and their ratio, the discriminator's average precision beside the share of replaced tokens, and
+the accuracy. What stands in OUT is not made again.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ALONE = """
+base = "electra"
+name = "generator-alone"
+
+[objectives]
+rtd = false
+
+[objectives.mlm]
+rate = 0.15
+mask = 0.85
+random = 0.0
+"""
+AS_UNDER_A_BUDGET = (
+    "backbone.dropout=0.0",
+    "backbone.attention_dropout=0.0",
+    "optimizer.rate=5e-4",
+    "schedule.warmup=0.1",
+)
+
+
+def sesame(*arguments: str) -> None:
+    print("sesame", *arguments, flush=True)
+    subprocess.run([sys.executable, "-m", "sesame", *arguments], check=True)
+
+
+def settings(values: list[str]) -> list[str]:
+    return [word for value in values for word in ("--set", value)]
+
+
+def held_out(run: Path) -> tuple[int, dict[str, float]]:
+    """The last step, and what was seen there."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return next((line["step"], line["held_out"]) for line in reversed(lines) if "held_out" in line)
+
+
+def train(given: argparse.Namespace) -> tuple[dict[str, float], dict[str, float]]:
+    both = ["--text", *map(str, given.text), "--size", given.size]
+    both += ["--tokenizer", str(given.tokenizer)] if given.tokenizer else []
+    run, alone = given.out / "electra", given.out / "alone"
+    sesame("pretrain", "electra", *both, "--budget", given.budget, "--out", str(run), *settings(given.set))
+    steps, ours = held_out(run)
+    shape = json.loads((run / "final/generator/config.json").read_text())
+    narrow = {
+        "width": shape["hidden_size"], "depth": shape["num_hidden_layers"], "heads": shape["num_attention_heads"],
+        "inner": shape["intermediate_size"], "embedding_width": shape["embedding_size"],
+    }  # fmt: skip
+    recipe = given.out / "alone.toml"
+    recipe.write_text(ALONE)
+    wanted = [*AS_UNDER_A_BUDGET, *given.set, *(f"backbone.{name}={value}" for name, value in narrow.items())]
+    sesame("pretrain", str(recipe), *both, "--steps", str(steps), "--out", str(alone), *settings(wanted))
+    return ours, held_out(alone)[1]
+
+
+def accuracy(given: argparse.Namespace) -> dict[str, Any]:
+    out = given.out / "sst2"
+    files = ["--train", str(given.sst2 / "train.jsonl.gz"), "--test", str(given.sst2 / "dev.jsonl")]
+    sesame(
+        "finetune", str(given.out / "electra/final"), "--task", "classify", *files, "--seeds", "3", "--out", str(out)
+    )
+    found: dict[str, Any] = json.loads((out / "results.json").read_text())
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="ELECTRA's generator against itself alone.")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--text", nargs="+", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path)
+    parser.add_argument("--sst2", type=Path)
+    parser.add_argument("--budget", default="4m")
+    parser.add_argument("--size", default="small")
+    parser.add_argument("--set", action="append", default=[])
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    ours, alone = train(given)
+    print(f"generator: {ours['mlm']:.4f}, alone: {alone['mlm']:.4f}, ratio {ours['mlm'] / alone['mlm']:.4f}")
+    print(
+        f"discriminator: average precision {ours['rtd_average_precision']:.3f} where {ours['replaced']:.3f} are replaced, "
+        f"recall {ours['rtd_recall']:.3f}, precision {ours['rtd_precision']:.3f}"
+    )
+    if given.sst2:
+        found = accuracy(given)
+        print("SST-2:", json.dumps({name: found[name] for name in ("score", "scores", "interval") if name in found}))
+
+
+if __name__ == "__main__":
+    main()
