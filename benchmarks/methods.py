@@ -72,9 +72,7 @@ def pretrain(name: str, given: argparse.Namespace) -> None:
         budget=given.budget, rehearse=True, tokenizer=None if name in given.own.split(",") else str(shared_tokenizer(given)),
     )  # fmt: skip
     if name == SCRATCH:  # one step that moves nothing
-        wishes = replace(
-            wishes, recipe="bert", budget=None, rehearse=False, steps=1, settings=["optimizer.rate=1e-12"]
-        )
+        wishes = replace(wishes, recipe="bert", budget=None, rehearse=False, steps=1, settings=["optimizer.rate=1e-12"])
     run(wishes)
 
 

@@ -244,7 +244,9 @@ def _pretrained_heads(config: EncoderConfig, own_table: bool) -> dict[str, nn.Mo
     narrow = config.embedding_width or config.width
     pair = PairHead(config.width)
     return {
-        "mlm": MaskedLMHead(config.width, narrow, config.vocab, activation, config.eps, tied=not own_table),
+        "mlm": MaskedLMHead(
+            config.width, narrow, config.vocab, activation, config.eps, tied=not own_table, bias=config.bias
+        ),
         "pooler": pair.pooler,
         "nsp": pair.out,
         "sop": PairHead(config.width).out,

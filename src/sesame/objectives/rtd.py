@@ -113,7 +113,7 @@ class Replaced(Objective):
         self.generator = build_generator(backbone, config)
         c = self.generator.config
         activation = "gelu" if c.activation == "geglu" else c.activation
-        head = MaskedLMHead(c.width, c.embedding_width, c.vocab, activation, c.eps)
+        head = MaskedLMHead(c.width, c.embedding_width, c.vocab, activation, c.eps, bias=c.bias)
         self.mlm = MaskedLM(MaskedLMConfig(rate=config.rate, mask=config.mask, random=0.0), head, vocab)
         self.head = ReplacedHead(backbone.width, c.activation)
 
