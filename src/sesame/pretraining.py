@@ -199,7 +199,9 @@ class _Job:
             for folder, parts in self._all_parts().items():
                 ours = parts.state()
                 with torch.no_grad():
-                    for name, tensor in load_parts(checkpoint / folder, tokenizer=False).state().items():
+                    for name, tensor in (
+                        load_parts(checkpoint / folder, tokenizer=False, more=parts.heads).state().items()
+                    ):
                         ours[name].copy_(tensor)
         sharded = wants_shards(self.wishes.parallel, self.model, self.machine, self.world)
         if sharded:
