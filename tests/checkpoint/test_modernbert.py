@@ -24,8 +24,11 @@ from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.objectives import MaskedLMHead
 from sesame.recipe import recipe_names, resolve
+from sesame.tasks import Item, TaskConfig
+from sesame.transfer import fitted
 from tests.backbones.test_flops import LENGTH, counted, made
 from tests.checkpoint.test_bert_parity import noisy
+from tests.checkpoint.test_task_parity import AUTO, CASES, items_of, ours, real
 
 EXACT, ROUNDED = 1e-9, 2e-5
 TINY: dict[str, Any] = {
@@ -116,6 +119,58 @@ def test_our_model_there(bias: bool, tolerance: float, tmp_path: Path) -> None:
     assert not report["unexpected_keys"]
     assert_alike(parts, model, 70, tolerance)
     assert load_parts(tmp_path).backbone.config == config
+
+
+@pytest.mark.parametrize(
+    ("case", "pooling"),
+    [
+        ("three labels", "cls"),
+        ("default labels", "mean"),
+        ("several labels", "cls"),
+        ("regression", "mean"),
+        ("tags", "cls"),
+        ("questions", "cls"),
+    ],
+)
+def test_tasks_both_ways(case: str, pooling: str, tolerance: float, tmp_path: Path) -> None:
+    kind, labels = CASES[case]
+    torch.manual_seed(7)
+    config = transformers.ModernBertConfig(**TINY, classifier_pooling=pooling, **labels)
+    model = noisy(AUTO[kind].from_config(config).double())
+    model.save_pretrained(tmp_path / "theirs")
+    parts, items = load_parts(tmp_path / "theirs"), items_of(kind, segments=False)
+    assert not parts.unused
+    where, wanted = real(kind, items), said_by(model, kind, items)
+    assert (ours(parts, items) - wanted)[where].abs().max() < tolerance
+    (tmp_path / "ours").mkdir()
+    parts.heads["mlm"] = noisy(MaskedLMHead(24, 24, 97, "gelu", 1e-5, bias=False).double())
+    save_parts(tmp_path / "ours", parts)
+    back, report = AUTO[kind].from_pretrained(tmp_path / "ours", output_loading_info=True, dtype=torch.float64)
+    assert not report["missing_keys"]
+    assert type(back) is type(model)
+    assert (said_by(back, kind, items) - wanted)[where].abs().max() < 1e-12
+    assert back.config.id2label == model.config.id2label or kind not in ("classify", "tag")
+    again = load_parts(tmp_path / "ours")
+    assert torch.equal(ours(again, items)[where], ours(parts, items)[where])
+    assert set(again.heads) >= {"mlm", kind}  # the head of the masks stands beside
+
+
+@torch.no_grad()
+def said_by(model: Any, kind: str, items: list[Item]) -> Tensor:
+    lengths = torch.tensor([len(item.windows[0].ids) for item in items])
+    mask = torch.arange(int(lengths.max()))[None] < lengths[:, None]
+    ids = torch.zeros(mask.shape, dtype=torch.long)
+    ids[mask] = torch.tensor([id for item in items for id in item.windows[0].ids])
+    said = model.double().eval()(input_ids=ids, attention_mask=mask.long())
+    return torch.stack([said.start_logits, said.end_logits], -1) if kind == "qa" else said.logits
+
+
+def test_a_task_is_fitted_to_the_family() -> None:
+    plain = TaskConfig("classify", ("a", "b"))
+    assert fitted(plain, MODERN) == replace(plain, transform=True, pooling="cls")
+    assert fitted(replace(plain, pooling="mean"), MODERN) == replace(plain, transform=True, pooling="mean")
+    assert fitted(plain, EncoderConfig(70, 16, 2, 2)) == plain
+    assert fitted(replace(plain, layers="mix"), MODERN).transform is False
 
 
 def test_padding_never_leaks() -> None:

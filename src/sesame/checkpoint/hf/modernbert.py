@@ -5,9 +5,9 @@ embeddings and the first block has none of its own. Our `order = "pre"`, `embedd
 `activation = "geglu"` computes the same. `intermediate_size` is the width after the gate, as our `inner`.
 
 Not opened: layers that look at a window only (`layer_types`, or the old `global_attn_every_n_layers` above 1), angles that
-are scaled, biases in some places and not in others. The classes for tasks put norm(gelu(dense)) where ours have tanh or
-nothing, so those heads stay out, in both directions (ours are kept beside, see `checkpoint/tasks.py`). transformers turns
-queries and keys in 32 bits whatever the precision of the model.
+are scaled, biases in some places and not in others. The head of the masked language model and that of a task have one name
+there, so a folder with a task keeps the former beside it, under our name. transformers turns queries and keys in 32 bits
+whatever the precision of the model.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,11 @@ from torch import Tensor
 from sesame.backbones.encoder import EncoderConfig
 from sesame.checkpoint.hf.shared import both, demand
 from sesame.checkpoint.names import Row
+from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
 
-TASKS: tuple[str, ...] = ()
+TASKS = ("classify", "regress", "tag", "qa")
+TRANSFORM = True  # its classes have norm(gelu(dense)) before the last layer
 BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias")
 FULL = "full_attention"
 BASE = 160_000.0  # of the angles, when a config is silent
@@ -42,8 +44,9 @@ def family(config: EncoderConfig, heads: set[str]) -> str | None:
 
 
 def write_config(config: EncoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
+    model = TASK_CLASSES[task] if task is not None else "ForMaskedLM" if "mlm" in heads else "Model"
     return {
-        "architectures": ["ModernBertForMaskedLM" if "mlm" in heads else "ModernBertModel"],
+        "architectures": ["ModernBert" + model],
         "model_type": "modernbert",
         "vocab_size": config.vocab,
         "hidden_size": config.width,
@@ -149,6 +152,11 @@ def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Ro
         rows += both(f"{ours}.feedforward_norm", f"{theirs}.mlp_norm")
         rows += both(f"{ours}.feedforward.up", f"{theirs}.mlp.Wi")
         rows += both(f"{ours}.feedforward.down", f"{theirs}.mlp.Wo")
+    if task is not None:
+        name = f"{task[0]}.transform"
+        return (
+            rows + both(f"{name}.dense", "head.dense") + both(f"{name}.norm", "head.norm") + both(task[0], "classifier")
+        )
     rows += both("mlm.dense", "head.dense") + both("mlm.norm", "head.norm")
     rows.append(Row("mlm.bias", ("decoder.bias",)))
     rows.append(Row("mlm.table", ("decoder.weight",), rows=config.vocab))
