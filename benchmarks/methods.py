@@ -201,7 +201,7 @@ def table(out: Path) -> str:
             line["recipe"], f"{line['parameters'] / 1e6:.1f}", f"{line['steps']:,}", f"{line['tokens'] / 1e6:.0f}",
             f"{100 * line['mfu']:.0f}" if line["tokens"] else "",
             ", ".join(f"{name} {value:.3f}" for name, value in line["held_out"].items() if line["tokens"]),
-            *(finetune.spread(line["scores"][task]) for task in TASKS), f"{100 * average(line):.2f}",
+            *(spread(line["scores"][task]) for task in TASKS), f"{100 * average(line):.2f}",
         ]
         for line in found
     ]  # fmt: skip
@@ -212,6 +212,10 @@ def table(out: Path) -> str:
         f"SST-2, MRPC, RTE: accuracy; CoLA: Matthews; STS-B: Pearson; on dev data. {first['machine']}"
     )
     return f"{how}\n\n{report.table(head, rows)}"
+
+
+def spread(values: list[float]) -> str:
+    return finetune.spread(values) if len(values) > 1 else f"{100 * values[0]:.2f}"
 
 
 def average(line: dict[str, Any]) -> float:
