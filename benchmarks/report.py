@@ -42,15 +42,15 @@ def waited() -> float:
     )
 
 
-def put(name: str, text: str) -> None:
-    """Replace what stands between the markers `<!-- name -->` and `<!-- /name -->` of README.md."""
+def put(name: str, text: str, file: Path = README) -> None:
+    """Replace what stands between the markers `<!-- name -->` and `<!-- /name -->` of a file, by default README.md."""
     first, last = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-    whole = README.read_text(encoding="utf-8")
+    whole = file.read_text(encoding="utf-8")
     if whole.count(first) != 1 or whole.count(last) != 1:
-        raise SystemExit(f"{README.name}: the markers of {name} are missing or not alone; put them back")
+        raise SystemExit(f"{file.name}: the markers of {name} are missing or not alone; put them back")
     before, rest = whole.split(first)
     _, after = rest.split(last)
-    README.write_text(before + first + text.rstrip("\n") + "\n" + last + after, encoding="utf-8")
+    file.write_text(before + first + text.rstrip("\n") + "\n" + last + after, encoding="utf-8")
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

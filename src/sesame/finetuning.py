@@ -41,7 +41,7 @@ from sesame.progress import bar, say
 from sesame.tasks import Task
 from sesame.train.parallel import World, join
 from sesame.train.precision import Machine, Precision, choose_machine
-from sesame.transfer import Transfer, resolve_transfer, task_config
+from sesame.transfer import Transfer, fitted, resolve_transfer, task_config
 
 FEW = 10_000  # below so many examples one seed says little
 SEEDS = 5
@@ -217,7 +217,7 @@ class _Job:
             )
         rotary = start.backbone.config.positions == "rotary"
         for subject in self.subjects.values():
-            config = task_config(subject.kind, subject.parts["train"], self.transfer)
+            config = fitted(task_config(subject.kind, subject.parts["train"], self.transfer), start.backbone.config)
             limit = config.length or (512 if rotary else start.backbone.config.max_length)
             if not rotary:
                 limit = min(limit, start.backbone.config.max_length)

@@ -15,6 +15,7 @@ from torch import nn
 
 from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig
+from sesame.beside import load_beside
 from sesame.checkpoint.folder import Parts, check_fit, load_parts
 from sesame.checkpoint.run import Run
 from sesame.config import build as build_config
@@ -58,6 +59,8 @@ class Ingredients:
         vocab = Vocab(len(self.tokenizer), self.tokenizer.ids())
         objective = build_objectives(recipe.objectives, backbone, vocab)
         untouched = {} if self.started is None else _take_heads(objective, self.started)
+        if wishes.start and fresh:
+            load_beside(objective, wishes.start)
         return Model(backbone, objective), untouched
 
     def _backbone(self, wishes: "Wishes", recipe: Recipe) -> Encoder:

@@ -46,6 +46,7 @@ from sesame.train.loop import Clock, Hooks, fit
 from sesame.train.optim import Optimizer, build_optimizer
 from sesame.train.parallel import Parallel, World, join, share_of
 from sesame.train.precision import Machine, Precision, choose_machine
+from sesame.train.rehearsal import rehearse
 from sesame.train.replay import Replay
 from sesame.train.shadow import Shadow
 from sesame.train.shares import collect, fold, is_sharded, not_shared, shard, wants_shards
@@ -78,6 +79,7 @@ class Wishes:
     extend: int = 0  # new words for the vocabulary of the start model
     one_pass: bool = False  # over the text, instead of steps or a budget; see `one_pass.py`
     parallel: Parallel = "auto"  # how many processes hold the weights; see `train/parallel.py`
+    rehearse: bool = False  # compile first, and count the budget from there; see `train/rehearsal.py`
     scale_lr: int = 0  # the batch that the recipe's rate is good for: from there it follows the batch; 0: it stays
 
 
@@ -130,7 +132,7 @@ def chosen_recipe(wishes: Wishes, machine: Machine) -> Recipe:
 
 def _identity(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, Any]:
     run: dict[str, Any] = {"text": [str(file.resolve()) for file in files], "seed": wishes.seed, "field": wishes.field}
-    for key in ("start", "tokenizer", "budget", "extend", "one_pass"):
+    for key in ("start", "tokenizer", "budget", "extend", "one_pass", "rehearse"):
         if getattr(wishes, key) not in (None, 0, False):
             run[key] = getattr(wishes, key)
     if wishes.valid:
@@ -197,7 +199,9 @@ class _Job:
             for folder, parts in self._all_parts().items():
                 ours = parts.state()
                 with torch.no_grad():
-                    for name, tensor in load_parts(checkpoint / folder, tokenizer=False).state().items():
+                    for name, tensor in (
+                        load_parts(checkpoint / folder, tokenizer=False, more=parts.heads).state().items()
+                    ):
                         ours[name].copy_(tensor)
         sharded = wants_shards(self.wishes.parallel, self.model, self.machine, self.world)
         if sharded:
@@ -243,6 +247,8 @@ class _Job:
         self.held_out = self._held_out_batches(stages[0][1])
         watched, settings = self.recipe.objectives.get("rtd"), (self.recipe.optimizer, self.recipe.schedule)
         self.health = None if watched is None else Health(watched, *settings, len(self.tokenizer))
+        if self.wishes.rehearse:
+            self._rehearse(stages)
         self.overhead = time.monotonic() - self.began
         with ExitStack() as stack:
             shown = stack.enter_context(bar("pretrain", 1.0))
@@ -259,6 +265,17 @@ class _Job:
                 self._stage(name, stage, self.clock, shown)
             figures = self._look(self.state)
         self._finish(figures)
+
+    def _rehearse(self, stages: list[tuple[str, Stage]]) -> None:
+        """All shapes of all stages once; then the budget begins. The first steps of a stage and of its stairs show them."""
+        for name, stage in stages:
+            self._drop(stage)
+            loader = self._loader(name, stage)
+            stairs = [-(-stair * stage.ramp // STAIRS) for stair in range(1, STAIRS + 1)] if stage.ramp else []
+            batches = (batch for step in (0, 1, 2, *stairs) for batch in loader.load(step, 0.0))
+            shapes, seconds = rehearse(self.model, self.call, batches, self.machine)
+            say(f"stage {name}: {shapes} shapes rehearsed in {seconds:.0f} s, which the budget does not count")
+        self.began = time.monotonic()
 
     def _clock(self, last: float) -> Clock:
         budget = None

@@ -3,13 +3,14 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
+from sesame.backbones import EncoderConfig
 from sesame.config import build, merge, parse_setting, read_toml, unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
@@ -110,6 +111,14 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
         null=kind == "qa" and any(not example.label for example in train),
         scale=scale,
     )
+
+
+def fitted(config: TaskConfig, encoder: EncoderConfig) -> TaskConfig:
+    """The head as the encoder's own family has it: a pooler is BERT's, an encoder like ModernBERT has a transform."""
+    if not encoder.embedding_norm or config.layers != "last" or config.kind == "choice":
+        return config
+    pooling = "cls" if config.pooling == "pooler" else config.pooling
+    return replace(config, transform=config.pooling != "max", pooling=pooling)
 
 
 def _positive_last(labels: list[str]) -> tuple[str, ...]:

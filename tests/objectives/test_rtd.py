@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig
+from sesame.backbones.smaller import smaller
 from sesame.data.batch import IGNORE, Batch
 from sesame.errors import SesameError
 from sesame.objectives import Vocab, build
 from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.model import Model
-from sesame.objectives.rtd import Replaced, ReplacedConfig, generator_config, sample
+from sesame.objectives.rtd import Replaced, ReplacedConfig, sample
 from sesame.train.optim import OptimConfig, build_optimizer
 from sesame.train.precision import Machine
 from sesame.train.shadow import Shadow
@@ -208,11 +209,11 @@ def test_tables_are_one_tensor_also_in_copies() -> None:
 
 
 def test_the_generator_has_the_authors_sizes() -> None:
-    small = generator_config(EncoderConfig(30522, 256, 12, 4, inner=1024, embedding_width=128), 0.25, 1.0)
+    small = smaller(EncoderConfig(30522, 256, 12, 4, inner=1024, embedding_width=128), 0.25, 1.0)
     assert (small.width, small.depth, small.heads, small.inner, small.embedding_width) == (64, 12, 1, 256, 128)
-    base = generator_config(EncoderConfig(30522, 768, 12, 12), 0.33333, 1.0)
+    base = smaller(EncoderConfig(30522, 768, 12, 12), 0.33333, 1.0)
     assert (base.width, base.depth, base.heads, base.inner, base.embedding_width) == (256, 12, 4, 1024, 768)
-    odd = generator_config(EncoderConfig(100, 60, 5, 6), 0.35, 0.5)  # 21 = 60 * 0.35 does not divide by 2 heads
+    odd = smaller(EncoderConfig(100, 60, 5, 6), 0.35, 0.5)  # 21 = 60 * 0.35 does not divide by 2 heads
     assert (odd.width, odd.depth, odd.heads) == (21, 2, 1)
 
 

@@ -36,7 +36,10 @@ class EncoderConfig:
     positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
     order: Literal["post", "pre", "branch"] = "post"
     activation: Literal["relu", "gelu", "gelu_tanh", "geglu"] = "gelu"
-    bias: bool = True
+    bias: bool = True  # False: none anywhere but for the output of a masked language model
+    embedding_norm: bool = (
+        False  # pre: the first norm stands behind the embeddings, not in the first block (ModernBERT)
+    )
     embedding_width: int = 0  # 0: width (ALBERT: 128)
     share: Literal["none", "all", "attention", "feedforward"] = "none"
     causal: bool = False  # every token sees only those before it and itself
@@ -56,6 +59,10 @@ class EncoderConfig:
             raise SesameError(f"backbone.depth is {self.depth}; a thousand layers are the most")
         if self.width % self.heads:
             raise SesameError(f"backbone.width {self.width} does not divide by {self.heads} heads; change one of them")
+        if self.embedding_norm and (self.order != "pre" or self.share == "all"):
+            raise SesameError(
+                'backbone.embedding_norm takes the first block\'s norm: it needs order = "pre" and blocks of their own'
+            )
         if self.positions == "rotary" and (self.width // self.heads) % 2:
             raise SesameError("rotary positions turn pairs: width / heads must be even")
 
@@ -71,7 +78,8 @@ class Encoder(Backbone):
             config.positions,
             config.max_length,
             config.segments,
-            norm=config.order != "pre",  # pre-LN norms at the end of the stack instead
+            norm=config.order != "pre" or config.embedding_norm,  # pre-LN norms at the end of the stack instead
+            norm_bias=config.bias,
             eps=config.eps,
             dropout=config.dropout,
         )
@@ -97,10 +105,13 @@ class Encoder(Backbone):
             return [Block(attention(), feedforward(), c.width, c.order, c.eps)] * c.depth
         one_attention = attention() if c.share == "attention" else None
         one_feedforward = feedforward() if c.share == "feedforward" else None
-        return [
+        found = [
             Block(one_attention or attention(), one_feedforward or feedforward(), c.width, c.order, c.eps)
             for _ in range(c.depth)
         ]
+        if c.embedding_norm:
+            found[0].attention_norm = nn.Identity()
+        return found
 
     def groups(self) -> list[nn.Module]:
         return [self.embeddings, *dict.fromkeys(self.blocks), self.final_norm]

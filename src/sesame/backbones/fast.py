@@ -77,8 +77,7 @@ class FastEncoder:
                 if not last:
                     states.append(self._leave(x, batch, layout))
             x = (self.layers[-1] if only is None else self.last)(x, layout)
-            if not isinstance(self.final_norm, torch.nn.Identity):
-                x = norm(x, self.final_norm)
+            x = norm(x, self.final_norm)
             few = None if only is None else x[: only.numel()].float().view(*only.shape, -1)
             states.append(self._leave(x, batch, layout) if few is None else few)
             return Encoded(batch, tuple(states), only)
@@ -188,6 +187,8 @@ class Layer:
 
 
 def norm(x: Tensor, module: torch.nn.Module) -> Tensor:
+    if isinstance(module, torch.nn.Identity):  # the embeddings are normed already
+        return x
     assert isinstance(module, torch.nn.LayerNorm)
     return F.layer_norm(x, module.normalized_shape, module.weight, module.bias, module.eps)
 

@@ -17,10 +17,20 @@ from typing import Any
 from torch import nn
 
 from sesame.backbones.encoder import EncoderConfig
+from sesame.backbones.smaller import smaller
 from sesame.nn.embeddings import padded_vocab
 
 PASSES = 3  # forward once, backward twice as much
 FP32 = 4  # bytes
+
+
+@dataclass(frozen=True)
+class Generator:
+    """The smaller encoder of replaced-token detection, as shares of the backbone's `width` and `depth` (`smaller.py`)."""
+
+    width: float
+    depth: float
+    masked: float  # share of the places that it restores
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,7 @@ class Work:
         None  # share of the places whose token is restored; None: no such head, and all states are read
     )
     pair: bool = False  # the head on [CLS] of next-sentence prediction
+    generator: Generator | None = None  # runs before; then a head tells at every place whether the token was replaced
 
     @property
     def restored(self) -> int:
@@ -80,7 +91,14 @@ def step_memory(model: nn.Module, config: Any, work: Work, rows: int, size: int 
 
 
 def _cost(config: Any, work: Work) -> Cost:
-    return FORMULAS[type(config)](config, work)
+    cost = FORMULAS[type(config)](config, work)
+    if work.generator is None:
+        return cost
+    made = _cost(smaller(config, work.generator.width, work.generator.depth), Work(work.length, work.generator.masked))
+    told = work.length * (
+        config.width * config.width + config.width
+    )  # the head of the backbone: D D + D at every place
+    return Cost(cost.products + told + made.products, cost.kept + made.kept + 2 * work.length * config.width)
 
 
 def _encoder(c: EncoderConfig, work: Work) -> Cost:

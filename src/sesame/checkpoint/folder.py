@@ -8,6 +8,7 @@ where several fit, is said in `hf/__init__.py`. An encoder that it has no class 
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -70,7 +71,7 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
         described |= describe(parts.tasks, None) | specials
     else:
         _, module = family
-        lead = leading(parts.tasks, module.TASKS)
+        lead = leading(parts.tasks, module)
         table = module.table(config, None if lead is None else (lead.name, lead.config.kind))
         elsewhere = owned - (set() if lead is None else set(lead.heads()))  # heads of the tasks that lost
         placed = {row.ours for row in table if not _belongs(row.ours, elsewhere)}
@@ -120,8 +121,8 @@ def _belongs(name: str, heads: set[str]) -> bool:
     return any(name.startswith(f"{head}.") for head in heads)
 
 
-def load_parts(folder: str | Path, tokenizer: bool = True) -> Parts:
-    """Open a folder of ours or of Hugging Face."""
+def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn.Module] | None = None) -> Parts:
+    """Open a folder of ours or of Hugging Face. `more`: modules like the heads, beyond those known here, that it may hold."""
     folder = Path(folder)
     if not folder.is_dir():
         raise SesameError(f"{folder}: no such folder; give the folder of a model (config.json, weights, tokenizer)")
@@ -135,14 +136,14 @@ def load_parts(folder: str | Path, tokenizer: bool = True) -> Parts:
     kind = found.get("model_type") or _old_model_type(found, folder)
     if kind == OWN:
         config = build(EncoderConfig, found.get("encoder", {}), str(folder / "config.json"))
-        parts = _fill(Encoder(config), read_weights(folder), None, found, folder)
+        parts = _fill(Encoder(config), read_weights(folder), None, found, folder, more)
     elif kind in FAMILIES:
         module = FAMILIES[kind]
         try:
             config = module.read_config(found, str(folder / "config.json"))
         except (TypeError, ValueError, KeyError) as error:
             raise SesameError(f"{folder / 'config.json'}: a setting is wrong ({error}); copy the file again") from error
-        parts = _fill(Encoder(config), read_weights(folder), module, found, folder)
+        parts = _fill(Encoder(config), read_weights(folder), module, found, folder, more)
         parts.family = kind
     else:
         known = ", ".join(sorted(FAMILIES))
@@ -177,7 +178,12 @@ def check_fit(tokenizer: Tokenizer, vocab: int, place: str) -> None:
 
 
 def _fill(
-    backbone: Encoder, weights: dict[str, Tensor], family: ModuleType | None, config: Mapping[str, Any], folder: Path
+    backbone: Encoder,
+    weights: dict[str, Tensor],
+    family: ModuleType | None,
+    config: Mapping[str, Any],
+    folder: Path,
+    more: Mapping[str, nn.Module] | None,
 ) -> Parts:
     """Put weights into a backbone and those heads that the file holds whole."""
     tasks = read_tasks(config, backbone, str(folder / "config.json"))
@@ -185,6 +191,7 @@ def _fill(
     heads = _pretrained_heads(backbone.config, any(row.ours == "mlm.table" and row.theirs[0] in found for row in table))
     for task in tasks.values():
         heads |= task.heads()
+    heads |= {name: deepcopy(head) for name, head in (more or {}).items() if name not in heads}
     parts = Parts(backbone, dict(heads), tasks=tasks)
     wanted = parts.state()
     try:
@@ -232,7 +239,7 @@ def _names(
         return weights, [Row(name, (name,)) for name in weights]
     kept = {name: tensor for name, tensor in weights.items() if name.startswith(OURS)}
     found = family.clean({name: t for name, t in weights.items() if name not in kept}, config) | kept
-    lead = leading(tasks, family.TASKS)
+    lead = leading(tasks, family)
     table = family.table(encoder, None if lead is None else (lead.name, lead.config.kind))
     table = [row for row in table if OURS + row.ours not in kept]
     return found, table + [Row(name.removeprefix(OURS), (name,)) for name in kept]
@@ -244,7 +251,9 @@ def _pretrained_heads(config: EncoderConfig, own_table: bool) -> dict[str, nn.Mo
     narrow = config.embedding_width or config.width
     pair = PairHead(config.width)
     return {
-        "mlm": MaskedLMHead(config.width, narrow, config.vocab, activation, config.eps, tied=not own_table),
+        "mlm": MaskedLMHead(
+            config.width, narrow, config.vocab, activation, config.eps, tied=not own_table, bias=config.bias
+        ),
         "pooler": pair.pooler,
         "nsp": pair.out,
         "sop": PairHead(config.width).out,

@@ -6,7 +6,8 @@ as "sesame.NAME.weight": transformers leaves them alone, `sesame.load` finds the
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import ModuleType
 from typing import Any
 
 from sesame.backbones import Backbone
@@ -25,14 +26,20 @@ CLASSES = {
 OURS = "sesame."  # before the names of what transformers has no place for
 
 
-def leading(tasks: Mapping[str, Task], kinds: tuple[str, ...]) -> Task | None:
-    """The task that a class of transformers can hold; `kinds` are those that the family has classes for."""
+def leading(tasks: Mapping[str, Task], family: ModuleType) -> Task | None:
+    """The task that a class of transformers can hold; `family.TASKS` are the kinds that it has classes for.
+
+    Where `family.TRANSFORM` is said, its classes read [CLS] or the mean through a transform, else [CLS] through a pooler.
+    """
+    transform = getattr(family, "TRANSFORM", False)
+    poolings = ("cls", "mean") if transform else ("pooler",)
     for task in tasks.values():
         pooled = task.config.kind in ("classify", "regress", "choice")
         if (
-            task.config.kind in kinds
+            task.config.kind in family.TASKS
             and task.config.layers == "last"
-            and (task.config.pooling == "pooler" or not pooled)
+            and task.config.transform == transform
+            and (task.config.pooling in poolings or not pooled)
         ):
             return task
     return None
@@ -46,6 +53,8 @@ def describe(tasks: Mapping[str, Task], lead: Task | None) -> dict[str, Any]:
     if lead is None:
         return found
     config = lead.config
+    if config.transform:
+        found["classifier_pooling"] = "mean" if config.pooling == "mean" else "cls"
     if config.kind in ("classify", "tag"):
         found["id2label"] = {str(number): label for number, label in enumerate(config.labels)}
         found["label2id"] = {label: number for number, label in enumerate(config.labels)}
@@ -63,6 +72,8 @@ def read_tasks(found: Mapping[str, Any], backbone: Backbone, place: str) -> dict
         configs = {name: build(TaskConfig, value, f"{place}: task {name}") for name, value in own["tasks"].items()}
     else:
         config = _foreign(found)
+        if config is not None and found.get("model_type") == "modernbert":
+            config = replace(config, transform=True, pooling=found.get("classifier_pooling", "cls"))
         configs = {} if config is None else {config.kind: config}
     tasks = {name: build_task(name, config, backbone) for name, config in configs.items()}
     share_pooler(tasks)

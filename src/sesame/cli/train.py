@@ -43,6 +43,9 @@ def pretrain(
     save_steps: int = typer.Option(0, min=0, help="Steps between two checkpoints, instead of minutes."),
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
     compile: bool | None = typer.Option(None, "--compile/--no-compile", help="torch.compile; by default on a GPU."),
+    rehearse: bool = typer.Option(
+        False, "--rehearse", help="Compile before the clock of --budget starts: for comparisons of methods."
+    ),
     parallel: str = typer.Option(
         "auto", help="Under torchrun: ddp (all weights on each process), fsdp (a share of them) or auto."
     ),
@@ -74,7 +77,7 @@ def pretrain(
         precision=precision,  # type: ignore[arg-type]
         save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile, extend=extend or 0,
         parallel=parallel,  # type: ignore[arg-type]
-        scale_lr=scale_lr or 0,
+        scale_lr=scale_lr or 0, rehearse=rehearse,
     )  # fmt: skip
     if dry_run:
         from sesame.cli.plan_table import show

@@ -20,7 +20,7 @@ class Block(nn.Module):
         super().__init__()
         bias = attention.out.bias is not None
         self.attention, self.feedforward, self.order = attention, feedforward, order
-        self.attention_norm = nn.LayerNorm(width, eps=eps, bias=bias)
+        self.attention_norm: nn.LayerNorm | nn.Identity = nn.LayerNorm(width, eps=eps, bias=bias)
         self.feedforward_norm = nn.LayerNorm(width, eps=eps, bias=bias)
 
     def forward(self, x: Tensor, rows: Rows, only: Tensor | None = None, maps: list[Tensor] | None = None) -> Tensor:
@@ -32,6 +32,7 @@ class Block(nn.Module):
             kept = kept + self.attention_norm(self.attention(x, rows, only, maps))
             return kept + self.feedforward_norm(self.feedforward(kept))  # type: ignore[no-any-return]
         attention, feedforward = self.attention, self.feedforward
+        assert isinstance(self.attention_norm, nn.LayerNorm)
         heads = attention.heads_of(x, rows, only, maps)
         kept = add_norm(attention.out, heads, kept, attention.dropout.now(), self.attention_norm)
         return add_norm(

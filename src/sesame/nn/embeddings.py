@@ -25,6 +25,7 @@ class Embeddings(nn.Module):
         max_length: int,
         segments: int,
         norm: bool,
+        norm_bias: bool,
         eps: float,
         dropout: float,
     ) -> None:
@@ -35,7 +36,7 @@ class Embeddings(nn.Module):
             self.register_buffer("table", sinusoids(max_length, narrow), persistent=False)
         self.kind = positions
         self.segments = nn.Embedding(segments, narrow) if segments else None
-        self.norm = nn.LayerNorm(narrow, eps=eps) if norm else None
+        self.norm = nn.LayerNorm(narrow, eps=eps, bias=norm_bias) if norm else None
         self.project = nn.Linear(narrow, width) if narrow != width else None
         self.dropout = Dropout(dropout)
 

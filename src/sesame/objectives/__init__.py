@@ -45,7 +45,7 @@ def _token_head(backbone: Backbone) -> MaskedLMHead:
     assert isinstance(backbone, Encoder)
     c = backbone.config
     activation = "gelu" if c.activation == "geglu" else c.activation
-    return MaskedLMHead(c.width, c.embedding_width or c.width, c.vocab, activation, c.eps)
+    return MaskedLMHead(c.width, c.embedding_width or c.width, c.vocab, activation, c.eps, bias=c.bias)
 
 
 def _nsp(config: NextSentenceConfig, backbone: Backbone, vocab: Vocab) -> Objective:

@@ -60,12 +60,14 @@ class MaskedLMHead(nn.Module):
     Shape: (N, D) -> (N, V padded); the padding columns hold -inf.
     """
 
-    def __init__(self, width: int, narrow: int, vocab: int, activation: str, eps: float, tied: bool = True) -> None:
+    def __init__(
+        self, width: int, narrow: int, vocab: int, activation: str, eps: float, tied: bool = True, bias: bool = True
+    ) -> None:
         super().__init__()
         self.vocab = vocab
-        self.dense = nn.Linear(width, narrow)
+        self.dense = nn.Linear(width, narrow, bias=bias)
         self.activation = ACTIVATIONS[activation]
-        self.norm = nn.LayerNorm(narrow, eps=eps)
+        self.norm = nn.LayerNorm(narrow, eps=eps, bias=bias)
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.table = None if tied else nn.Parameter(torch.zeros(padded_vocab(vocab), narrow))
         self.apply(bert_init())

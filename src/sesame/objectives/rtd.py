@@ -27,7 +27,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesame import chance
-from sesame.backbones import Backbone, Encoded, Encoder, EncoderConfig
+from sesame.backbones import Backbone, Encoded, Encoder
+from sesame.backbones.smaller import smaller
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
 from sesame.nn.feedforward import ACTIVATIONS
@@ -71,23 +72,9 @@ class ReplacedHead(nn.Module):
         return self.out(self.activation(self.dense(hidden))).squeeze(-1)  # type: ignore[no-any-return]
 
 
-def generator_config(config: EncoderConfig, width: float, depth: float) -> EncoderConfig:
-    """The backbone's config, made narrower; heads keep their size, of which there is at least one."""
-    narrow = max(1, round(config.width * width))
-    heads = max(1, narrow // (config.width // config.heads))
-    return replace(
-        config,
-        width=narrow,
-        depth=max(1, round(config.depth * depth)),
-        heads=next(count for count in range(heads, 0, -1) if narrow % count == 0),
-        inner=max(1, round((config.inner or 4 * config.width) * narrow / config.width)),
-        embedding_width=config.embedding_width or config.width,
-    )
-
-
 def build_generator(backbone: Encoder, config: ReplacedConfig) -> Encoder:
     """An encoder that reads the backbone's own tables: the same modules, so that no copy can drift away."""
-    generator = Encoder(generator_config(backbone.config, config.generator_width, config.generator_depth))
+    generator = Encoder(smaller(backbone.config, config.generator_width, config.generator_depth))
     ours, theirs = generator.embeddings, backbone.embeddings
     ours.tokens, ours.positions, ours.segments, ours.norm = (
         theirs.tokens,
@@ -113,7 +100,7 @@ class Replaced(Objective):
         self.generator = build_generator(backbone, config)
         c = self.generator.config
         activation = "gelu" if c.activation == "geglu" else c.activation
-        head = MaskedLMHead(c.width, c.embedding_width, c.vocab, activation, c.eps)
+        head = MaskedLMHead(c.width, c.embedding_width, c.vocab, activation, c.eps, bias=c.bias)
         self.mlm = MaskedLM(MaskedLMConfig(rate=config.rate, mask=config.mask, random=0.0), head, vocab)
         self.head = ReplacedHead(backbone.width, c.activation)
 

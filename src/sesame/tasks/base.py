@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesame.backbones import Backbone, Encoded
@@ -36,6 +37,7 @@ class TaskConfig:
     pair: bool = False  # it was trained on pairs of texts
     layers: str = "last"  # which hidden states the head reads: see `LAYERS`
     pooling: Literal["pooler", "cls", "mean", "max"] = "pooler"  # how a text's states become one vector
+    transform: bool = False  # states pass norm(gelu(W h)) before the last layer, as ModernBERT's classes have it
     length: int = 0  # tokens in a window; 0: as many as the model takes
     overlap: float = 0.25  # share of a window that the next one repeats
     temperature: float = 1.0  # logits are divided by it: calibrated probabilities
@@ -62,6 +64,21 @@ class Item:
         return sum(len(window.ids) for window in self.windows)
 
 
+class Transform(nn.Module):
+    """norm(gelu(W h)), in the fashion of the backbone: without biases where that has none. Shape: (..., D) -> (..., D)."""
+
+    def __init__(self, width: int, backbone: Backbone) -> None:
+        super().__init__()
+        config = getattr(backbone, "config", None)
+        bias, eps = bool(getattr(config, "bias", True)), float(getattr(config, "eps", 1e-5))
+        self.dense = nn.Linear(width, width, bias=bias)
+        self.norm = nn.LayerNorm(width, eps=eps, bias=bias)
+        self.apply(bert_init())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
+
+
 class Task(Objective):
     """One file, one task."""
 
@@ -72,6 +89,7 @@ class Task(Objective):
         self.name, self.config = name, config
         self.choice = LayerChoice(config.layers, backbone)
         self.dropout = Dropout(dropout)
+        self.transform = Transform(self.choice.width, backbone) if config.transform else None
         self.out = nn.Linear(self.choice.width, outputs)
         self.out.apply(bert_init())
         self.center: tuple[Tensor, Tensor] | None = None  # mean and spread of frozen features, in training only
@@ -106,10 +124,18 @@ class Task(Objective):
 
     def heads(self) -> dict[str, nn.Module]:
         mix = self.choice.mix
-        return {self.name: self.out} | ({} if mix is None else {f"{self.name}.mix": mix})
+        found: dict[str, nn.Module] = {self.name: self.out}
+        if self.transform is not None:
+            found[f"{self.name}.transform"] = self.transform
+        return found if mix is None else found | {f"{self.name}.mix": mix}
 
     def standard(self, features: Tensor) -> Tensor:
-        """Frozen features as numbers of mean 0 and spread 1: a head learns them alike, whatever layer they come from."""
+        """Frozen features as numbers of mean 0 and spread 1: a head learns them alike, whatever layer they come from.
+
+        A transform has a norm of its own and takes them as they are.
+        """
+        if self.transform is not None:
+            return self.transform(features)  # type: ignore[no-any-return]
         if self.center is None:
             return features
         mean, spread = self.center
@@ -118,11 +144,11 @@ class Task(Objective):
     @torch.no_grad()
     def settle(self) -> None:
         """At the end of training: fold what only training needed into the weights."""
-        if self.center is not None:
+        if self.center is not None and self.transform is None:
             mean, spread = self.center
             self.out.weight.div_(spread)
             self.out.bias.sub_(self.out.weight @ mean)
-            self.center = None
+        self.center = None
 
     def features(self, encoded: Encoded) -> Tensor:
         """What the head reads: everything up to here has no weights of this task, so frozen features can be kept."""

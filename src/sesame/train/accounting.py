@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import torch
 
-from sesame.backbones.flops import Work, flops_per_token
+from sesame.backbones.flops import Generator, Work, flops_per_token
 from sesame.train.precision import Machine
 
 # TFLOP/s of dense bf16 products with fp32 sums, from the makers' data sheets; fp16 where a card has no bf16. The first
@@ -110,6 +110,10 @@ def work_of(objectives: Mapping[str, Any], length: int, progress: float | None =
         masked = config.rate
         if config.end_rate >= 0:
             masked += (config.end_rate - config.rate) * (0.5 if progress is None else progress)
+    if "rtd" in objectives:
+        config = objectives["rtd"]
+        generator = Generator(config.generator_width, config.generator_depth, config.rate)
+        return Work(length, None, pair, generator)
     return Work(length, masked, pair)
 
 

@@ -13,12 +13,13 @@ from dataclasses import replace
 from types import ModuleType
 
 from sesame.backbones.encoder import EncoderConfig
-from sesame.checkpoint.hf import albert, bert, distilbert, electra, ernie, esm, roberta
+from sesame.checkpoint.hf import albert, bert, distilbert, electra, ernie, esm, modernbert, roberta
 
 FAMILIES: dict[str, ModuleType] = {
     "bert": bert,
     "megatron-bert": bert,
     "esm": esm,
+    "modernbert": modernbert,
     "albert": albert,
     "electra": electra,
     "distilbert": distilbert,

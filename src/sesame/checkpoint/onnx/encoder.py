@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from sesame.backbones import Encoder
 from sesame.checkpoint.onnx.graph import Graph
@@ -101,6 +101,8 @@ def _block(graph: Graph, block: Block, kind: str, x: str, rows: Rows, name: str,
         return _feedforward(graph, block.feedforward, kind, given, feedforward)
 
     def attention_norm(given: str) -> str:
+        if isinstance(block.attention_norm, nn.Identity):
+            return given
         return graph.norm(given, block.attention_norm, f"{name}.attention_norm")
 
     def feedforward_norm(given: str) -> str:

@@ -232,7 +232,7 @@ def _heads(head: Head, config: EncoderConfig) -> dict[str, nn.Module]:
     """What a folder must hold to be asked for masks, or for vectors through a pooler; nothing is in them."""
     if head.kind == FILL:
         narrow = config.embedding_width or config.width
-        return {"mlm": MaskedLMHead(config.width, narrow, config.vocab, "gelu", config.eps)}
+        return {"mlm": MaskedLMHead(config.width, narrow, config.vocab, "gelu", config.eps, bias=config.bias)}
     return {"pooler": nn.Linear(config.width, config.width)} if head.pooling == "pooler" and head.kind == EMBED else {}
 
 

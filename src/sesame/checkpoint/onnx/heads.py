@@ -153,6 +153,7 @@ def _pooled(graph: Graph, task: Task, layers: Sequence[str], mask: str, options:
     config = task.config
     chosen = layers if task.choice.mix is not None else [_choose(graph, config.layers, layers)]
     x = _mixed(graph, task, [_pool(graph, layer, config.pooling, mask) for layer in chosen])
+    x = _transformed(graph, task, x)
     if task.pooler is not None:
         x = graph.op("Tanh", graph.module(x, task.pooler, "head.pooler"), name="head.pooler")
     weight, bias = _scaled(task.out, config.scale if config.kind == "regress" else (0.0, 1.0))
@@ -165,6 +166,15 @@ def _pooled(graph: Graph, task: Task, layers: Sequence[str], mask: str, options:
     return {"logits": ["batch_size", task.out.out_features]}
 
 
+def _transformed(graph: Graph, task: Task, x: str) -> str:
+    """norm(gelu(W h)), where a task has it."""
+    if task.transform is None:
+        return x
+    name = "head.transform"
+    x = graph.activate(graph.module(x, task.transform.dense, f"{name}.dense"), "gelu", f"{name}.dense")
+    return graph.norm(x, task.transform.norm, f"{name}.norm")
+
+
 def _scaled(out: nn.Linear, scale: tuple[float, float]) -> tuple[Tensor, Tensor]:
     """A regression that is not settled yet keeps mean and spread of its scores aside: here they are weights."""
     middle, spread = scale
@@ -173,7 +183,7 @@ def _scaled(out: nn.Linear, scale: tuple[float, float]) -> tuple[Tensor, Tensor]
 
 def _tokens(graph: Graph, task: Task, layers: Sequence[str]) -> Outputs:
     chosen = layers if task.choice.mix is not None else [_choose(graph, task.config.layers, layers)]
-    x = graph.module(_mixed(graph, task, chosen), task.out, "head.out")
+    x = graph.module(_transformed(graph, task, _mixed(graph, task, chosen)), task.out, "head.out")
     if task.config.kind == "tag":
         graph.name_output(x, "logits")
         return {"logits": ["batch_size", "sequence_length", task.out.out_features]}

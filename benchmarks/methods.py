@@ -1,0 +1,275 @@
+"""Which method teaches a small model most? Every recipe on the same text, tokenizer, size and seconds, then five tasks.
+
+    python benchmarks/methods.py OUT --text TEXT... --data DATA [--budget 90] [--seeds 3] [--parallel 5] [--only bert,albert]
+    python benchmarks/methods.py --table OUT
+
+The budget is training time: tokenizer, token store and compilation come before the clock starts (`train/rehearsal.py`), the
+last look at held-out text comes within it. A recipe's numbers are its own under a budget; what is the same for all is the
+text, the tokenizer (the recipes of `--own` make theirs), the size, the device and the fine-tuning (`finetune.py`). "scratch"
+is an untrained BERT. What a recipe reached is kept in OUT/RECIPE.json: a second call does only what is missing, and a recipe
+that fails is said and left out. `--table` writes what OUT holds into docs/methods.md.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import finetune
+import report
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "methods.md"
+TASKS = ("SST-2", "CoLA", "MRPC", "RTE", "STS-B")
+SCRATCH = "scratch"
+LEFT_OUT = ("adapt",)  # goes on from a model, and so it cannot start
+ASKED = ("size", "budget", "seeds", "rows", "vocab", "seed")  # what two results must agree in to stand in one table
+
+
+def names(given: argparse.Namespace) -> list[str]:
+    from sesame.recipe import recipe_names
+
+    known = [name for name in recipe_names() if name not in LEFT_OUT] + [SCRATCH]
+    only = [name for name in given.only.split(",") if name]
+    strange = sorted(set(only) - set(known))
+    if strange:
+        raise SystemExit(f"--only {','.join(strange)}: no such recipe; there are {', '.join(known)}")
+    return only or known
+
+
+# ---- one recipe ---------------------------------------------------------------------------------------------------------
+
+
+def shared_tokenizer(given: argparse.Namespace) -> Path:
+    """BERT's kind, trained once on the text; or the user's."""
+    if given.tokenizer:
+        return Path(given.tokenizer)
+    folder: Path = given.out / "tokenizer"
+    if not (folder / "tokenizer.json").is_file():
+        from sesame.data.readers import corpus_files
+        from sesame.recipe import TokenizerConfig
+        from sesame.tokenizer_cache import cached_tokenizer
+
+        tokenizer = cached_tokenizer(corpus_files(given.text), "text", TokenizerConfig(size=given.vocab))
+        folder.mkdir(parents=True, exist_ok=True)
+        tokenizer.save(folder)
+    return folder
+
+
+def pretrain(name: str, given: argparse.Namespace) -> None:
+    """Within a process of its own, so that nothing of one recipe is left when the next one starts."""
+    from sesame.pretraining import Wishes
+    from sesame.pretraining import pretrain as run
+
+    wishes = Wishes(
+        recipe=name, text=given.text, out=given.out / "runs" / name, size=given.size, seed=given.seed, device=given.device,
+        budget=given.budget, rehearse=True, tokenizer=None if name in given.own.split(",") else str(shared_tokenizer(given)),
+    )  # fmt: skip
+    if name == SCRATCH:  # one step that moves nothing
+        wishes = replace(wishes, recipe="bert", budget=None, rehearse=False, steps=1, settings=["optimizer.rate=1e-12"])
+    run(wishes)
+
+
+def teach(name: str, task: str, seed: int, given: argparse.Namespace) -> None:
+    """One task with one seed, in a process of its own."""
+    import torch
+
+    torch.set_num_threads(2)
+    spec = finetune.TASKS[task]
+    spec = replace(spec, rows=min(spec.rows, given.rows))
+    folder = given.out / "runs" / name / "final"
+    values = finetune.ours(spec, str(folder), given.data, [seed], given.device)
+    job_file(given.out, name, task, seed).write_text(json.dumps(values[0]))
+
+
+def job_file(out: Path, name: str, task: str, seed: int) -> Path:
+    return out / "jobs" / f"{name}.{task}.{seed}.json"
+
+
+def reached(name: str, given: argparse.Namespace) -> dict[str, Any]:
+    """What a recipe's run says of itself, and its scores."""
+    import torch
+
+    from sesame.checkpoint.folder import load_parts
+
+    run = given.out / "runs" / name
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    steps = [line for line in lines if "tokens" in line]
+    looks = [line["held_out"] for line in lines if "held_out" in line]
+    scores = {
+        task: [json.loads(job_file(given.out, name, task, seed).read_text()) for seed in range(given.seeds)]
+        for task in TASKS
+    }
+    encoder = load_parts(run / "final", tokenizer=False).backbone
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    return {
+        **asked(given),
+        "recipe": name,
+        "parameters": sum(p.numel() for p in encoder.parameters()),
+        "steps": 0 if name == SCRATCH else max(line["step"] for line in steps),
+        "tokens": 0 if name == SCRATCH else max(line["tokens"] for line in steps),
+        "mfu": statistics.median([line["mfu"] for line in steps if "mfu" in line] or [0.0]),
+        "held_out": looks[-1] if looks else {},
+        "scores": scores,
+        "machine": f"{device}; {report.machine()}",
+    }
+
+
+def asked(given: argparse.Namespace) -> dict[str, Any]:
+    return {key: getattr(given, key) for key in ASKED}
+
+
+# ---- all of them --------------------------------------------------------------------------------------------------------
+
+
+def start(job: str, log: Path) -> "subprocess.Popen[bytes]":
+    """This script again, with the same arguments and one job."""
+    paths = [str(ROOT / "src"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as handle:
+        return subprocess.Popen(
+            [sys.executable, __file__, *sys.argv[1:], "--job", job], stdout=handle, stderr=handle, env=environment
+        )
+
+
+def teach_all(name: str, given: argparse.Namespace) -> list[str]:
+    """All tasks and seeds that are missing, several at a time; gives the logs of those that failed."""
+    todo = [(task, seed) for seed in range(given.seeds) for task in TASKS]
+    todo = [(task, seed) for task, seed in todo if not job_file(given.out, name, task, seed).exists()]
+    running: dict[Path, subprocess.Popen[bytes]] = {}
+    failed = []
+    while todo or running:
+        for log, process in list(running.items()):
+            if process.poll() is not None:
+                del running[log]
+                failed += [str(log)] if process.returncode else []
+        while todo and len(running) < given.parallel:
+            task, seed = todo.pop(0)
+            log = job_file(given.out, name, task, seed).with_suffix(".log")
+            running[log] = start(f"teach:{name}:{task}:{seed}", log)
+        time.sleep(0.1)
+    return failed
+
+
+def one_recipe(name: str, given: argparse.Namespace) -> None:
+    kept = given.out / f"{name}.json"
+    if kept.exists():
+        before = json.loads(kept.read_text())
+        other = {key: before[key] for key, value in asked(given).items() if before[key] != value}
+        if other:
+            raise SystemExit(f"{kept}: was made with {other}; choose another OUT, or the same settings")
+        print(f"{name}: done already", flush=True)
+        return
+    began = time.monotonic()
+    log = given.out / "logs" / f"{name}.txt"
+    if start(f"pretrain:{name}", log).wait():
+        print(f"{name}: the pre-training failed; see {log}", flush=True)
+        return
+    trained = time.monotonic() - began
+    failed = teach_all(name, given)
+    if failed:
+        print(f"{name}: {len(failed)} fine-tunings failed; see {failed[0]}", flush=True)
+        return
+    found = reached(name, given) | {"seconds": [round(trained, 1), round(time.monotonic() - began - trained, 1)]}
+    kept.write_text(json.dumps(found, indent=1))
+    means = ", ".join(f"{task} {100 * statistics.mean(values):.1f}" for task, values in found["scores"].items())
+    print(f"{name}: {found['tokens'] / 1e6:.1f} M tokens; {means}; seconds {found['seconds']}", flush=True)
+
+
+# ---- the page -----------------------------------------------------------------------------------------------------------
+
+
+def table(out: Path) -> str:
+    found = [json.loads(file.read_text()) for file in sorted(out.glob("*.json"))]
+    if not found:
+        raise SystemExit(f"{out}: holds no results yet")
+    found.sort(key=average, reverse=True)
+    head = ["recipe", "M parameters", "steps", "M tokens", "MFU, %", "held out", *TASKS, "mean"]
+    rows = [
+        [
+            line["recipe"], f"{line['parameters'] / 1e6:.1f}", f"{line['steps']:,}", f"{line['tokens'] / 1e6:.0f}",
+            f"{100 * line['mfu']:.0f}" if line["tokens"] else "",
+            ", ".join(f"{name} {value:.3f}" for name, value in line["held_out"].items() if line["tokens"]),
+            *(spread(line["scores"][task]) for task in TASKS), f"{100 * average(line):.2f}",
+        ]
+        for line in found
+    ]  # fmt: skip
+    first = found[0]
+    how = (
+        f"Size {first['size']}, {first['budget']:g} s of training each, compilation not counted; at most {first['rows']:,} "
+        f"training rows a task, mean ± deviation of {first['seeds']} seeds of the fine-tuning, one of the pre-training. "
+        f"SST-2, MRPC, RTE: accuracy; CoLA: Matthews; STS-B: Pearson; on dev data. {first['machine']}"
+    )
+    return f"{how}\n\n{report.table(head, rows)}"
+
+
+def spread(values: list[float]) -> str:
+    return finetune.spread(values) if len(values) > 1 else f"{100 * values[0]:.2f}"
+
+
+def average(line: dict[str, Any]) -> float:
+    return statistics.mean(statistics.mean(values) for values in line["scores"].values())
+
+
+def all_recipes() -> str:
+    """Every recipe with its paper, out of the recipes themselves."""
+    from sesame.recipe import read_recipe, recipe_names
+
+    rows = []
+    for name in recipe_names():
+        found = read_recipe(name)
+        paper, _, link = found.get("paper", "").rpartition(", ")
+        rows.append([f"`{name}`", found.get("about", ""), f"[{paper}]({link})" if paper else ""])
+    return report.table(["recipe", "what it does", "paper"], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare all recipes at the same budget.")
+    parser.add_argument("out", nargs="?", type=Path)
+    parser.add_argument("--text", nargs="+")
+    parser.add_argument("--data", type=Path, help="the folder of the task sets: sst2, cola, mrpc, rte, stsb")
+    parser.add_argument("--tokenizer", help="instead of one that is trained on the text")
+    parser.add_argument("--vocab", type=int, default=16_000, help="pieces of that one")
+    parser.add_argument("--own", default="", help="recipes that make a tokenizer of their own kind, a,b")
+    parser.add_argument("--budget", type=float, default=90.0, help="seconds of training")
+    parser.add_argument("--size", default="mini")
+    parser.add_argument("--seed", type=int, default=0, help="of the pre-training")
+    parser.add_argument("--seeds", type=int, default=3, help="of the fine-tuning")
+    parser.add_argument("--rows", type=int, default=10_000, help="training rows of a task, at most")
+    parser.add_argument("--parallel", type=int, default=5, help="fine-tunings at the same time")
+    parser.add_argument("--only", default="", help="a,b: these recipes")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--job", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--table", type=Path)
+    given = parser.parse_args()
+    if given.table:
+        report.put("recipes", all_recipes(), PAGE)
+        report.put("methods", table(given.table), PAGE)
+        return
+    if given.out is None or not given.text or given.data is None:
+        parser.error("OUT, --text and --data are needed")
+    kind, *what = given.job.split(":")
+    if kind == "pretrain":
+        pretrain(what[0], given)
+    elif kind == "teach":
+        teach(what[0], what[1], int(what[2]), given)
+    else:
+        chosen = names(given)
+        shared_tokenizer(given)
+        for name in chosen:
+            one_recipe(name, given)
+
+
+if __name__ == "__main__":
+    main()
