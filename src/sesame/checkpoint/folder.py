@@ -182,7 +182,9 @@ def _fill(
     """Put weights into a backbone and those heads that the file holds whole."""
     tasks = read_tasks(config, backbone, str(folder / "config.json"))
     found, table = _names(backbone.config, weights, family, config, tasks)
-    heads = _pretrained_heads(backbone.config, any(row.ours == "mlm.table" and row.theirs[0] in found for row in table))
+    own_table = any(row.ours == "mlm.table" and row.theirs[0] in found for row in table)
+    plain = not any(row.ours == "mlm.dense.weight" for row in table)
+    heads = _pretrained_heads(backbone.config, own_table, plain)
     for task in tasks.values():
         heads |= task.heads()
     parts = Parts(backbone, dict(heads), tasks=tasks)
@@ -238,13 +240,14 @@ def _names(
     return found, table + [Row(name.removeprefix(OURS), (name,)) for name in kept]
 
 
-def _pretrained_heads(config: EncoderConfig, own_table: bool) -> dict[str, nn.Module]:
+def _pretrained_heads(config: EncoderConfig, own_table: bool, plain: bool) -> dict[str, nn.Module]:
     """Every head that pre-training may leave behind; those that a file does not hold are dropped later."""
     activation = "gelu" if config.activation == "geglu" else config.activation
     narrow = config.embedding_width or config.width
     pair = PairHead(config.width)
+    plain = plain and (own_table or narrow == config.width)  # a file without any head of this kind says nothing
     return {
-        "mlm": MaskedLMHead(config.width, narrow, config.vocab, activation, config.eps, tied=not own_table),
+        "mlm": MaskedLMHead(config.width, narrow, config.vocab, activation, config.eps, not own_table, plain),
         "pooler": pair.pooler,
         "nsp": pair.out,
         "sop": PairHead(config.width).out,
