@@ -61,7 +61,7 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
     """Write the folder's files into `folder`, which exists; the caller makes it appear in one piece."""
     config = parts.backbone.config
     owned = {name for task in parts.tasks.values() for name in task.heads()}
-    family = find_family(config, set(parts.heads) - owned, wanted_family(parts))
+    family = find_family(config, set(parts.heads) - owned, wanted_family(parts), has_plain_head(parts))
     state = {name: tensor.cpu() for name, tensor in parts.state().items()}
     specials = {} if parts.tokenizer is None else special_ids(parts.tokenizer)
     if family is None:
@@ -99,6 +99,12 @@ def wanted_family(parts: Parts) -> str:
         return parts.family
     pieces = type(tokenizer.backend.model).__name__
     return "roberta" if pieces in ("BPE", "Unigram") and tokenizer.id("pad") < FIRST else ""
+
+
+def has_plain_head(parts: Parts) -> bool:
+    """Whether tokens come straight from the states, as in XLM."""
+    head = parts.heads.get("mlm")
+    return isinstance(head, MaskedLMHead) and head.dense is None
 
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
