@@ -337,6 +337,7 @@ class _Job:
             hooks=hooks,
             threads=1 if self.machine.device.type == "cpu" else 4,
             world=self.world,
+            spikes=not isinstance(self.train_part, Mixture),  # steps of several sources differ by nature
         )
 
     def _drop(self, stage: Stage) -> None:
