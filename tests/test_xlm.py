@@ -66,9 +66,8 @@ def two(tmp_path: Path) -> Bilingual:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["xlm", "xlm-e"])
-def test_a_crash_changes_no_bit(two: Bilingual, recipe: str) -> None:
-    wishes = two.wishes("calm", recipe)
-    pretrain(wishes)
+def test_a_crash_changes_no_bit(two: Bilingual, recipe: str, one_thread: None) -> None:
+    pretrain(two.wishes("calm", recipe))
     with crash_while_saving(after=2):
         pretrain(two.wishes("run", recipe))
     pretrain(two.wishes("run", recipe))
@@ -77,7 +76,7 @@ def test_a_crash_changes_no_bit(two: Bilingual, recipe: str) -> None:
     assert weights(two.folder / "run") == weights(two.folder / "calm")
 
 
-def test_every_language_is_embedded_and_learnt(two: Bilingual) -> None:
+def test_every_language_is_embedded_and_learnt(two: Bilingual, one_thread: None) -> None:
     """Rows move only where a batch uses them: positions beyond the longest row, and nothing else, stay as they were."""
     pretrain(two.wishes("short", steps=1))
     pretrain(two.wishes("long"))
@@ -125,7 +124,7 @@ def test_training_goes_on_with_the_languages_of_the_start(two: Bilingual) -> Non
         pretrain(Wishes(**{**wishes.__dict__, "text": [f"de={two.folder}/ru.txt"], "out": two.folder / "third"}))
 
 
-def test_one_tokenizer_for_all_languages(two: Bilingual) -> None:
+def test_one_tokenizer_for_all_languages(two: Bilingual, one_thread: None) -> None:
     """The small language's words are pieces too, and the plan can be told before."""
     wishes = two.wishes("own", tokenizer=None, settings=("tokenizer.kind=wordpiece", "tokenizer.size=260"), steps=2)
     plan = dry_run(wishes)

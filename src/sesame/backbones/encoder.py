@@ -142,7 +142,8 @@ class Encoder(Backbone):
             return F.pad(x.flatten(), (0, 1))[real.at]
 
         at = real.at % batch.ids.shape[1] if batch.positions is None else enter(batch.positions)
-        segments, langs = (None if x is None else enter(x) for x in (batch.segments, batch.langs))
+        segments = None if batch.segments is None else enter(batch.segments)
+        langs = None if batch.langs is None else enter(batch.langs)
         x = self.embeddings(enter(batch.ids), at, segments, langs)
         ends = EndToEnd(real.offsets, real.longest, real.offsets, real.longest, self.config.causal)
         rows = Rows(ends=ends, rotary=self._rotary(at))
