@@ -23,8 +23,8 @@ from sesame.backbones.flops import step_memory, weights_memory
 from sesame.checkpoint.run import Run
 from sesame.data.batch import Batch
 from sesame.data.loader import Loader
-from sesame.data.readers import corpus_files
 from sesame.errors import SesameError
+from sesame.mixture import check_mixture, text_files
 from sesame.probe import CPU_TOKENS, Probe, Speed, even, free_memory
 from sesame.recipe import Stage
 from sesame.train.accounting import Account, peak, work_of
@@ -90,7 +90,8 @@ def dry_run(wishes: pretraining.Wishes) -> Plan:
     began = time.monotonic()
     machine = choose_machine(wishes.device, wishes.precision)
     recipe = replace(pretraining.chosen_recipe(wishes, machine), table="random")  # counting changes no figure here
-    files = corpus_files(wishes.text)
+    check_mixture(wishes, recipe)
+    files = text_files(wishes.text)
     with tempfile.TemporaryDirectory(prefix="sesame-") as scratch:
         folder = Path(scratch) / "run"
         job = pretraining._Job(wishes, recipe, machine, Run(folder, {}), began)
@@ -133,12 +134,13 @@ class _Planner:
     # ---- one stage -------------------------------------------------------------------------------------------------
 
     def _stage(self, name: str, stage: Stage) -> "_Measured":
-        packer = self.job._packer(self.job.train_part, stage)
+        whole = self.job.loader(replace(stage, ramp=0), 1)
+        rows = sum(map(len, self.job._packers(self.job.train_part, stage)))
         work = work_of(self.recipe.objectives, stage.length)
         account = Account.of(self.job.model.backbone.config, work, self.machine)
 
         def loader(batch: int, micro: int) -> Loader:
-            return Loader(packer, batch, micro, self.job.wishes.seed, self.job.model.objective.corrupt)
+            return replace(whole, batch=batch, micro=micro)
 
         micro, most = self._micro(name, stage, lambda count: loader(count, count).load(0, self._greediest()))
         source = loader(stage.batch, micro)
@@ -155,7 +157,7 @@ class _Planner:
             tokens_per_second=rate, mfu=account.mfu(rate), padding=speed.padding, memory=speed.memory,
             loading=speed.loading,
         )  # fmt: skip
-        return _Measured(plan, speed, replace(source, ramp=stage.ramp), stage.share)
+        return _Measured(plan, speed, replace(source, ramp=stage.ramp), rows, stage.share)
 
     def _micro(self, name: str, stage: Stage, rows: Callable[[int], list[Batch]]) -> tuple[int, int]:
         """Rows at a time, and how many fit: what the recipe says, else what the run would take unless it is a bad choice."""
@@ -221,6 +223,7 @@ class _Measured:
     plan: StagePlan
     speed: Speed
     loader: Loader
+    rows: int  # of the text
     share: float
 
     def after(self, steps: int) -> StagePlan:
@@ -230,7 +233,7 @@ class _Measured:
             self.plan,
             steps=steps,
             tokens=tokens,
-            passes=rows / len(self.loader.packer),
+            passes=rows / self.rows,
             seconds=tokens / self.speed.tokens_per_second,
         )
 

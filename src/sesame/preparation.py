@@ -27,6 +27,7 @@ from sesame.data.readers import corpus_files
 from sesame.errors import SesameError
 from sesame.extension import extend
 from sesame.files import whole_file, whole_folder
+from sesame.mixture import Mixture, gather_mixture, languages_of, mixed_tokenizer
 from sesame.objectives import MaskedLMHead, Vocab
 from sesame.objectives import build as build_objectives
 from sesame.objectives.base import Together
@@ -46,9 +47,10 @@ COUNTED = 2.5  # vectors from counts are so much longer than random ones; docs/l
 @dataclass
 class Ingredients:
     tokenizer: Tokenizer
-    train: Part
-    valid: Part
+    train: Part | Mixture
+    valid: Part | Mixture
     started: Parts | None  # the model that training goes on from
+    languages: tuple[str, ...] = ()
 
     def model(self, wishes: "Wishes", recipe: Recipe, run: Run, fresh: bool) -> tuple[Model, dict[str, nn.Module]]:
         """The model at the start, and the heads of the start model that no objective trains; not `fresh`: to be filled."""
@@ -66,6 +68,8 @@ class Ingredients:
     def _backbone(self, wishes: "Wishes", recipe: Recipe) -> Encoder:
         if self.started is None:
             settings = {key: value for key, value in recipe.backbone.items() if key != "kind"}
+            if recipe.languages.embedded:
+                settings["languages"] = self.languages
             return Encoder(build_config(EncoderConfig, {**settings, "vocab": len(self.tokenizer)}, "backbone"))
         backbone = self.started.backbone
         longest = max(stage.length for stage in recipe.stages.values())
@@ -77,6 +81,9 @@ class Ingredients:
     def _count(self, backbone: Encoder, kept: Path) -> None:
         """Start the token table from counts; tokens that the text does not hold keep their random start."""
         rows = backbone.embeddings.tokens.weight
+        if isinstance(self.train, Mixture):
+            say("the token table starts at random: neighbours are counted in one language only")
+            return
         if kept.is_file():
             found = np.load(kept)
         else:
@@ -97,6 +104,12 @@ def gather_ingredients(wishes: "Wishes", recipe: Recipe, run: Run, files: list[P
     tokenizer = _tokenizer(wishes, recipe, started, files, kept)
     if started is not None and wishes.extend:
         started, tokenizer = extend(started, tokenizer, files, wishes.field, wishes.extend, kept)
+    spoken = languages_of(wishes)
+    if spoken:
+        spoken = _numbered(spoken, started, wishes)
+        mixed = gather_mixture(wishes, recipe, tokenizer, spoken)
+        run.bind([name for mixture in mixed for name in mixture.stores()])
+        return Ingredients(tokenizer, *mixed, started, spoken)
     cache = cache_folder()
     store = build_store(files, tokenizer, cache, field=wishes.field)
     if wishes.valid:
@@ -121,10 +134,22 @@ def _tokenizer(wishes: "Wishes", recipe: Recipe, started: Parts | None, files: l
         return started.tokenizer
     if (kept / "tokenizer.json").is_file():
         return Tokenizer.load(kept)
-    tokenizer = cached_tokenizer(files, wishes.field, recipe.tokenizer)
+    if languages_of(wishes):
+        tokenizer = mixed_tokenizer(wishes, recipe)
+    else:
+        tokenizer = cached_tokenizer(files, wishes.field, recipe.tokenizer)
     with whole_folder(kept) as folder:
         tokenizer.save(folder)
     return tokenizer
+
+
+def _numbered(spoken: tuple[str, ...], started: Parts | None, wishes: "Wishes") -> tuple[str, ...]:
+    """The languages in the order of their embeddings: the start model's, if it has any."""
+    known = () if started is None else started.backbone.config.languages
+    for language in spoken if known else ():
+        if language not in known:
+            raise SesameError(f"{wishes.start}: does not know the language {language!r}; it knows {', '.join(known)}")
+    return known or spoken
 
 
 def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:

@@ -23,11 +23,12 @@ from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
 from sesame.data.batch import Batch
+from sesame.data.languages import LanguagePacker, mixed, source_shares
 from sesame.data.loader import STAIRS, Loader
 from sesame.data.order import locate
 from sesame.data.pack import Packer, Part, Specials
-from sesame.data.readers import corpus_files
 from sesame.errors import SesameError
+from sesame.mixture import Mixture, check_mixture, languages_of, text_files
 from sesame.nn.attention.core import chosen_core
 from sesame.objectives import Term
 from sesame.objectives.model import Model
@@ -66,6 +67,7 @@ class Wishes:
     start: str | None = None
     tokenizer: str | None = None
     valid: Sequence[str] = ()
+    pairs: Sequence[str] = ()  # translations, "en-ru=FILE"; see `mixture.py`
     steps: int | None = None
     budget: float | None = None  # seconds
     seed: int = 0
@@ -95,7 +97,8 @@ def _pretrain(wishes: Wishes, world: World) -> Path:
         raise SesameError(f"--parallel {wishes.parallel}: must be one of {', '.join(get_args(Parallel))}")
     machine = choose_machine(wishes.device, wishes.precision)
     recipe = chosen_recipe(wishes, machine)
-    files = corpus_files(wishes.text)
+    check_mixture(wishes, recipe)
+    files = text_files(wishes.text)
     identity = _identity(recipe, wishes, files)
     for name, stage in recipe.stages.items():
         share_of(stage.batch, world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
@@ -137,6 +140,8 @@ def _identity(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, An
             run[key] = getattr(wishes, key)
     if wishes.valid:
         run["valid"] = [str(Path(file).resolve()) for file in wishes.valid]
+    if languages_of(wishes):
+        run |= {"languages": list(languages_of(wishes)), "pairs": list(wishes.pairs)}
     return {**recipe.to_dict(), "run": run}
 
 
@@ -147,8 +152,8 @@ class _Job:
     model: Model
     optimizer: Optimizer
     call: Callable[[Batch], list[Term]]
-    train_part: Part
-    valid_part: Part
+    train_part: Part | Mixture
+    valid_part: Part | Mixture
     held_out: list[Batch]
     health: Health | None  # a watch over replaced-token detection
     clock: Clock
@@ -183,7 +188,8 @@ class _Job:
 
     def _one_pass(self, stage: Stage) -> int:
         """Steps of one pass over the text, decided once."""
-        packer = self._packer(self.train_part, stage)
+        packers = self._packers(self.train_part, stage)
+        packer = packers[0]
 
         def measure() -> float:
             rows = locate(0, min(PROBE, len(packer)), len(packer), 0)[1]
@@ -191,7 +197,9 @@ class _Job:
             return seconds_each(self.model, batch, self.machine)
 
         on_cpu = self.machine.device.type == "cpu"
-        return planned_steps(self.run.folder / "plan.json", len(packer), stage.batch, measure if on_cpu else None)
+        return planned_steps(
+            self.run.folder / "plan.json", sum(map(len, packers)), stage.batch, measure if on_cpu else None
+        )
 
     def _place(self, checkpoint: Path | None) -> None:
         """Bring the model to its device, whole or in shares, as it was at the checkpoint."""
@@ -346,6 +354,7 @@ class _Job:
             hooks=hooks,
             threads=1 if self.machine.device.type == "cpu" else 4,
             world=self.world,
+            spikes=not isinstance(self.train_part, Mixture),  # steps of several sources differ by nature
         )
 
     def _drop(self, stage: Stage) -> None:
@@ -368,22 +377,40 @@ class _Job:
         # A GPU runs one compiled shape: the number of real tokens hardly varies, so it is rounded up to one or two values.
         fused = self.machine.device.type == "cuda" and self.machine.precision != "fp32"
         unpad = 64 * -(-micro * stage.length // 1024) if fused else 0
-        return Loader(
-            self._packer(self.train_part, stage), stage.batch, micro, self.wishes.seed, self.model.objective.corrupt,
-            static=static, unpad=unpad, ramp=stage.ramp, rank=self.world.rank, ranks=self.world.ranks,
-        )  # fmt: skip
+        return replace(
+            self.loader(stage, micro), static=static, unpad=unpad, rank=self.world.rank, ranks=self.world.ranks
+        )
+
+    def loader(self, stage: Stage, micro: int) -> Loader:
+        """All examples of a stage, from one text or from a mixture of languages."""
+        packers = self._packers(self.train_part, stage)
+        basic = Loader(packers[0], stage.batch, micro, self.wishes.seed, self.model.objective.corrupt, ramp=stage.ramp)
+        if not isinstance(self.train_part, Mixture):
+            return basic
+        mix = self.recipe.languages
+        shares = source_shares(self.train_part.sources, mix.exponent, mix.translated)
+        return mixed(basic, packers, shares)
 
     def _log(self, state: State, line: dict[str, Any], figures: dict[str, Any], prefix: str) -> None:
         if self.world.first:
             self.run.log(line)
             self.events.add(state.step, figures, prefix)
 
-    def _packer(self, part: Part, stage: Stage) -> Packer:
+    def _packers(self, part: Part | Mixture, stage: Stage) -> list[Packer]:
+        """One for each source of a mixture."""
         specials = Specials(self.tokenizer.id("cls"), self.tokenizer.id("sep"), self.tokenizer.id("pad"))
-        return Packer(
-            part, stage.packing, stage.length, specials, short=stage.short, words=self.model.objective.needs_words,
-            fixed=self.machine.device.type == "cuda",
-        )  # fmt: skip
+        more: dict[str, Any] = {"short": stage.short, "words": self.model.objective.needs_words}
+        more["fixed"] = self.machine.device.type == "cuda"
+        if isinstance(part, Part):
+            return [Packer(part, stage.packing, stage.length, specials, **more)]
+        reset = self.recipe.languages.reset
+        return [
+            LanguagePacker(
+                source.part, stage.packing if len(source.langs) == 1 else "translations", stage.length, specials,
+                langs=source.langs, reset=reset, **more,
+            )
+            for source in part.sources
+        ]  # fmt: skip
 
     def _micro(self, stage: Stage) -> int:
         """Sequences at a time: what stays in the cache of a CPU, what fits into the memory of a GPU."""
@@ -419,16 +446,24 @@ class _Job:
             self.clock.budget = max(self.wishes.budget - self.overhead - self.reserve, 1.0)
 
     def _held_out_batches(self, stage: Stage) -> list[Batch]:
-        if self.valid_part.tokens() == 0 or (stage.packing == "pairs" and len(self.valid_part.documents) < 2):
+        parts = [self.valid_part]
+        if isinstance(self.valid_part, Mixture):
+            parts = [Mixture((source,)) for source in self.valid_part.sources]
+        return [batch for part in parts for batch in self._held_out_of(part, stage, len(parts))]
+
+    def _held_out_of(self, part: Part | Mixture, stage: Stage, among: int) -> list[Batch]:
+        """The examples of one source `among` so many."""
+        inside = part.sources[0].part if isinstance(part, Mixture) else part
+        if inside.tokens() == 0 or (stage.packing == "pairs" and len(inside.documents) < 2):
             return []
-        packer = self._packer(self.valid_part, stage)
+        [packer] = self._packers(part, stage)
         on_cpu = self.machine.device.type == "cpu"
-        tokens = self.recipe.evaluation.tokens or (16_384 if on_cpu else 524_288)
+        tokens = (self.recipe.evaluation.tokens or (16_384 if on_cpu else 524_288)) // among
         count = min(len(packer), max(1, tokens // stage.length))
         _, rows = locate(0, count, len(packer), 0)
         size = 32 if on_cpu else 256
-        parts = [rows[start : start + size] for start in range(0, count, size)]
-        return [self.model.objective.corrupt(packer.draw(part, chance.keys(HELD_OUT, part))) for part in parts]
+        groups = [rows[start : start + size] for start in range(0, count, size)]
+        return [self.model.objective.corrupt(packer.draw(group, chance.keys(HELD_OUT, group))) for group in groups]
 
     def _save_due(self, state: State) -> bool:
         if self.wishes.save_steps:

@@ -56,6 +56,21 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Languages:
+    """How several languages are mixed, where the texts name them (`--text en=FILE`); see `data/languages.py`."""
+
+    exponent: float = 0.7  # of a language's share in the text, for its share of the steps
+    vocabulary: float = 0.5  # the same for the text of the tokenizer
+    translated: float = 0.5  # of the steps are translations, if there are any
+    embedded: bool = False  # a vector for each language is added to all its tokens
+    reset: bool = True  # the second side of a translation counts its positions from 0
+
+    def __post_init__(self) -> None:
+        if min(self.exponent, self.vocabulary) < 0 or not 0 <= self.translated <= 1:
+            raise SesameError("languages: exponents must not be below 0, and translated is a share, from 0 to 1")
+
+
+@dataclass(frozen=True)
 class Evaluation:
     every: float = 0.05  # share of the run between two looks at the held-out text
     tokens: int = 0  # how much held-out text a look takes; 0: what the device does in a moment
@@ -74,6 +89,7 @@ class Recipe:
     steps: int = 100_000
     table: Literal["random", "counts"] = "random"  # how the token table starts; "counts": data/counts.py
     tokenizer: TokenizerConfig = TokenizerConfig()
+    languages: Languages = Languages()
     backbone: dict[str, Any] = field(default_factory=dict)
     objectives: dict[str, Any] = field(default_factory=dict)
     optimizer: OptimConfig = field(default_factory=OptimConfig)

@@ -33,6 +33,7 @@ class EncoderConfig:
     inner: int = 0  # feed-forward width; 0: 4 * width
     max_length: int = 512
     segments: int = 2  # 0: no segment embeddings
+    languages: tuple[str, ...] = ()  # names of those that have an embedding, added at every place (XLM)
     positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
     order: Literal["post", "pre", "branch"] = "post"
     activation: Literal["relu", "gelu", "gelu_tanh", "geglu"] = "gelu"
@@ -82,6 +83,7 @@ class Encoder(Backbone):
             norm_bias=config.bias,
             eps=config.eps,
             dropout=config.dropout,
+            languages=len(config.languages),
         )
         self.blocks = nn.ModuleList(self._blocks(config))
         self.final_norm = (
@@ -133,25 +135,27 @@ class Encoder(Backbone):
         width = batch.ids.shape[1]
         if width > self.config.max_length and self.config.positions != "rotary":
             raise SesameError(f"{width} tokens do not fit: this model was built for {self.config.max_length}")
-        at = torch.arange(width, device=batch.ids.device)[None, :]
+        at = torch.arange(width, device=batch.ids.device)[None, :] if batch.positions is None else batch.positions
         causal = self.config.causal
         mask = None if causal else batch.mask()
         rows = Rows(None if mask is None else mask[:, None, None, :], causal=causal, rotary=self._rotary(at))
         seen: list[Tensor] | None = [] if maps else None
         asked = None if causal else only
-        layers = self._climb(self.embeddings(batch.ids, at, batch.segments), rows, rows, asked, seen)
+        layers = self._climb(self.embeddings(batch.ids, at, batch.segments, batch.langs), rows, rows, asked, seen)
         if causal and only is not None:  # who reads from left to right is asked everywhere in training: no saving here
             layers = (*layers[:-1], take(layers[-1], only))
         return Encoded(batch, layers, only, tuple(seen or ()))
 
     def _unpadded(self, batch: Batch, real: Real, only: Tensor | None) -> Encoded:
         """Leave the padding at the door: rows end to end (T, D) inside, padded again at the exit."""
-        at = real.at % batch.ids.shape[1]  # positions in the rows
 
         def enter(x: Tensor) -> Tensor:
             return F.pad(x.flatten(), (0, 1))[real.at]
 
-        x = self.embeddings(enter(batch.ids), at, None if batch.segments is None else enter(batch.segments))
+        at = real.at % batch.ids.shape[1] if batch.positions is None else enter(batch.positions)
+        segments = None if batch.segments is None else enter(batch.segments)
+        langs = None if batch.langs is None else enter(batch.langs)
+        x = self.embeddings(enter(batch.ids), at, segments, langs)
         ends = EndToEnd(real.offsets, real.longest, real.offsets, real.longest, self.config.causal)
         rows = Rows(ends=ends, rotary=self._rotary(at))
         if only is None:

@@ -97,8 +97,9 @@ class FastEncoder:
             x = x.flatten() if real is None else x.flatten()[real]
             return F.pad(x, (0, more)) if more else x
 
-        at = F.pad(at, (0, more))
-        x = self.embeddings(flat(batch.ids), at, None if batch.segments is None else flat(batch.segments))
+        at = F.pad(at, (0, more)) if batch.positions is None else flat(batch.positions)
+        segments, langs = (None if x is None else flat(x) for x in (batch.segments, batch.langs))
+        x = self.embeddings(flat(batch.ids), at, segments, langs)
         rotary = None
         if self.config.positions == "rotary":
             cos, sin = rotations(at, self.width // self.config.heads, self.config.rotary_base, torch.float32)

@@ -62,7 +62,7 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
     """Write the folder's files into `folder`, which exists; the caller makes it appear in one piece."""
     config = parts.backbone.config
     owned = {name for task in parts.tasks.values() for name in task.heads()}
-    family = find_family(config, set(parts.heads) - owned, wanted_family(parts))
+    family = find_family(config, set(parts.heads) - owned, wanted_family(parts), has_plain_head(parts))
     state = {name: tensor.cpu() for name, tensor in parts.state().items()}
     specials = {} if parts.tokenizer is None else special_ids(parts.tokenizer)
     if family is None:
@@ -100,6 +100,12 @@ def wanted_family(parts: Parts) -> str:
         return parts.family
     pieces = type(tokenizer.backend.model).__name__
     return "roberta" if pieces in ("BPE", "Unigram") and tokenizer.id("pad") < FIRST else ""
+
+
+def has_plain_head(parts: Parts) -> bool:
+    """Whether tokens come straight from the states, as in XLM."""
+    head = parts.heads.get("mlm")
+    return isinstance(head, MaskedLMHead) and head.dense is None
 
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
@@ -188,7 +194,9 @@ def _fill(
     """Put weights into a backbone and those heads that the file holds whole."""
     tasks = read_tasks(config, backbone, str(folder / "config.json"))
     found, table = _names(backbone.config, weights, family, config, tasks)
-    heads = _pretrained_heads(backbone.config, any(row.ours == "mlm.table" and row.theirs[0] in found for row in table))
+    own_table = any(row.ours == "mlm.table" and row.theirs[0] in found for row in table)
+    plain = not any(row.ours == "mlm.dense.weight" for row in table)
+    heads = _pretrained_heads(backbone.config, own_table, plain)
     for task in tasks.values():
         heads |= task.heads()
     heads |= {name: deepcopy(head) for name, head in (more or {}).items() if name not in heads}
@@ -245,14 +253,15 @@ def _names(
     return found, table + [Row(name.removeprefix(OURS), (name,)) for name in kept]
 
 
-def _pretrained_heads(config: EncoderConfig, own_table: bool) -> dict[str, nn.Module]:
+def _pretrained_heads(config: EncoderConfig, own_table: bool, plain: bool) -> dict[str, nn.Module]:
     """Every head that pre-training may leave behind; those that a file does not hold are dropped later."""
     activation = "gelu" if config.activation == "geglu" else config.activation
     narrow = config.embedding_width or config.width
     pair = PairHead(config.width)
+    plain = plain and (own_table or narrow == config.width)  # a file without any head of this kind says nothing
     return {
         "mlm": MaskedLMHead(
-            config.width, narrow, config.vocab, activation, config.eps, tied=not own_table, bias=config.bias
+            config.width, narrow, config.vocab, activation, config.eps, not own_table, plain, bias=config.bias
         ),
         "pooler": pair.pooler,
         "nsp": pair.out,

@@ -13,7 +13,9 @@ def register(app: typer.Typer) -> None:
 def pretrain(
     recipe: str = typer.Argument(..., help="A recipe by name (`sesame recipes`) or a .toml file."),
     text: list[str] = typer.Option(
-        ..., "--text", help="Text files or folders; repeat, or list several after one --text."
+        ...,
+        "--text",
+        help="Text files or folders; repeat, or list several after one. Several languages: en=FILE ru=FILE",
     ),
     out: Path | None = typer.Option(None, "--out", help="The folder of the run; by default runs/RECIPE-SIZE."),
     more: list[str] = typer.Argument(None, help="More text files.", show_default=False),
@@ -26,6 +28,9 @@ def pretrain(
         None, help="A tokenizer folder or file; otherwise one is trained on the text."
     ),
     valid: list[str] = typer.Option([], "--valid", help="Held-out text; otherwise a part of the text is kept aside."),
+    pairs: list[str] = typer.Option(
+        [], "--pairs", metavar="A-B=FILE", help="Translations: en-ru=pairs.tsv, .jsonl, or twice for two plain files."
+    ),
     budget: str | None = typer.Option(None, help="Wall-clock for everything, such as 10m or 1h30m."),
     steps: int | None = typer.Option(None, min=1, help="Optimiser steps instead of a budget."),
     seed: int = typer.Option(0, help="Another seed is another run."),
@@ -73,6 +78,7 @@ def pretrain(
         out = Path("runs") / "-".join(part for part in (Path(recipe).stem, size) if part)
     wishes = Wishes(
         recipe=recipe, text=[*text, *(more or [])], out=out, size=size, start=start, tokenizer=tokenizer, valid=valid,
+        pairs=pairs,
         budget=seconds(budget), steps=steps, seed=seed, settings=settings, device=device,
         precision=precision,  # type: ignore[arg-type]
         save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile, extend=extend or 0,

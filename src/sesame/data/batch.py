@@ -44,6 +44,8 @@ class Batch:
     lengths: Tensor  # (B,)
     keys: Tensor | None = None  # (B,) int64: the chance of each example
     segments: Tensor | None = None  # like ids
+    langs: Tensor | None = None  # like ids: the number of each token's language
+    positions: Tensor | None = None  # like ids; None: 0, 1, 2 ... in each row
     words: Tensor | None = None  # like ids: 1, 2, 3 ... in the row, 0 for specials and padding
     full: bool = False  # no padding at all: attention needs no mask
     real: Real | None = None

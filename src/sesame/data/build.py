@@ -19,6 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from sesame.data.encode import DocumentEncoder, EncodedDocuments
+from sesame.data.parallel import named_fields, read_pairs
 from sesame.data.readers import Document, corpus_files, file_kind, read_documents
 from sesame.data.store import FORMAT, Store
 from sesame.data.workers import Workers
@@ -28,6 +29,7 @@ from sesame.progress import bar, say
 from sesame.text import Tokenizer
 
 CHUNK = 1 << 20  # characters of text that a worker gets at once
+Read = Callable[[Callable[[int], None]], Iterator[Document]]
 SMALL = 2_000_000  # bytes on disk up to which starting processes costs more than it brings
 
 
@@ -35,19 +37,53 @@ def build_store(
     paths: Sequence[str | Path], tokenizer: Tokenizer, cache: Path, *, field: str = "text", workers: int | None = None
 ) -> Store:
     """The store of `paths` encoded with `tokenizer`, from the folder `cache` if it is there, else built into it."""
-    cache = Path(cache)
     files = corpus_files(paths)
+    kinds = [file_kind(file) for file in files]
+
+    def read(progress: Callable[[int], None]) -> Iterator[Document]:
+        return read_documents(files, field, progress)
+
+    return _build(files, kinds, read, tokenizer, Path(cache), field, workers)
+
+
+def build_pairs(
+    paths: Sequence[str | Path],
+    languages: tuple[str, str],
+    tokenizer: Tokenizer,
+    cache: Path,
+    *,
+    workers: int | None = None,
+) -> Store:
+    """The store of parallel text: a document is a pair, its two sentences are the sides."""
+    files = [Path(path) for path in paths]
+    fields = named_fields(files, languages)
+    kind = "pairs" if fields is None else "pairs of " + " and ".join(fields)
+
+    def read(progress: Callable[[int], None]) -> Iterator[Document]:
+        for pair in read_pairs(files, fields, progress=progress):
+            file, _, line = pair.place.rpartition(":")
+            yield Document("\n".join(" ".join(side.split()) for side in (pair.source, pair.target)), file, int(line))
+
+    return _build(files, [kind] * len(files), read, tokenizer, Path(cache), "", workers, lines=True)
+
+
+def _build(
+    files: list[Path], kinds: Sequence[str], read: Read, tokenizer: Tokenizer, cache: Path, field: str,
+    workers: int | None, lines: bool = False,
+) -> Store:  # fmt: skip
     names = [str(file) for file in files]
-    folder = cache / f"store-{_key(files, tokenizer, field, cache)}"
+    folder = cache / f"store-{_key(files, kinds, tokenizer, field, cache)}"
     if not folder.exists():
         with _alone(folder):
             if not folder.exists():
                 with whole_folder(folder) as aside:
-                    _write(aside, files, tokenizer, field, workers)
+                    _write(aside, files, read, tokenizer, field, workers, lines)
     return Store.open(folder, names)
 
 
-def _write(folder: Path, files: list[Path], tokenizer: Tokenizer, field: str, workers: int | None) -> None:
+def _write(
+    folder: Path, files: list[Path], read: Read, tokenizer: Tokenizer, field: str, workers: int | None, lines: bool
+) -> None:
     size = sum(file.stat().st_size for file in files)
     if workers is None:
         workers = 1 if size < SMALL else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
@@ -57,11 +93,11 @@ def _write(folder: Path, files: list[Path], tokenizer: Tokenizer, field: str, wo
     with ExitStack() as stack:
         shown = stack.enter_context(bar("encoding text", size, "B"))
         writer = stack.enter_context(_Writer(folder, files))
-        chunks = writer.remember(_chunks(read_documents(files, field, shown.advance)))
+        chunks = writer.remember(_chunks(read(shown.advance)))
         if workers == 1:
-            results: Iterable[EncodedDocuments] = map(DocumentEncoder(tokenizer).encode, chunks)
+            results: Iterable[EncodedDocuments] = map(DocumentEncoder(tokenizer, lines).encode, chunks)
         else:
-            results = stack.enter_context(Workers(tokenizer, workers)).map(chunks)
+            results = stack.enter_context(Workers(tokenizer, workers, lines)).map(chunks)
         for result in results:
             writer.append(result)
     meta = writer.meta()
@@ -167,9 +203,8 @@ def _alone(folder: Path) -> Iterator[None]:
             yield
 
 
-def _key(files: list[Path], tokenizer: Tokenizer, field: str, cache: Path) -> str:
+def _key(files: list[Path], kinds: Sequence[str], tokenizer: Tokenizer, field: str, cache: Path) -> str:
     hashes = _hashes(files, cache / "hashes.json")
-    kinds = [file_kind(file) for file in files]
     packed = [file.suffix.lower() for file in files]
     parts = [FORMAT, list(zip(hashes, kinds, packed, strict=True)), tokenizer.fingerprint(), field]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=12).hexdigest()

@@ -59,8 +59,9 @@ def token_dtype(vocabulary: int) -> np.dtype[Any]:
 
 
 class DocumentEncoder:
-    def __init__(self, tokenizer: TextEncoder) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: TextEncoder, lines: bool = False) -> None:
+        """`lines`: a line is a sentence, however many it seems to hold."""
+        self.tokenizer, self.sentences = tokenizer, str.splitlines if lines else split_sentences
         self.dtype = token_dtype(len(tokenizer))
         self.split = word_splitter(json.loads(tokenizer.backend.to_str()))
         self.glue = "" if self.split is _with_spaces else " "
@@ -69,7 +70,7 @@ class DocumentEncoder:
 
     def encode(self, texts: Iterable[str]) -> EncodedDocuments:
         """Split documents into sentences and encode these; the result depends on nothing but the texts."""
-        documents = [split_sentences(text) for text in texts]
+        documents = [self.sentences(text) for text in texts]
         codes = self._codes(list(chain.from_iterable(documents)))
         lengths = np.fromiter(map(len, codes), np.int64, len(codes)) // 4
         filled = np.concatenate([[0], np.cumsum(lengths > 0)])

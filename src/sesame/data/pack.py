@@ -15,6 +15,8 @@ on nothing but the row number and its key, so any batch of any epoch can be made
 - `documents` (DOC-SENTENCES): the same, but never across documents.
 - `blocks`: the text as one stream, with a separator between documents, cut every so many places: no padding at all. The
   last block reaches back into the one before it.
+- `translations` (XLM): a document is a sentence and its translation; which of the two comes first is drawn. Both are framed
+  like sentences that stand alone, `[CLS] one [SEP] [SEP] other [SEP]`. What is too long loses its end, the longer one first.
 """
 
 from dataclasses import dataclass
@@ -30,7 +32,7 @@ from sesame.data.store import Store
 from sesame.errors import SesameError
 
 Ints = npt.NDArray[np.int64]
-Kind = Literal["pairs", "orders", "sentences", "documents", "blocks"]
+Kind = Literal["pairs", "orders", "sentences", "documents", "blocks", "translations"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Packer:
         self.short, self.words, self.fixed = short, words, fixed
         self.tokens = part.store.tokens
         self.two = kind in ("pairs", "orders")  # A and B
-        self.body = length - (3 if self.two else 2)
+        self.body = length - (3 if self.two else 4 if kind == "translations" else 2)
         if self.body < 2:
             raise SesameError(f"length {length} leaves no room for text; choose at least 8")
         if kind == "pairs" and len(part.documents) < 2:
@@ -104,7 +106,8 @@ class Packer:
                 "or train without them (--set objectives.nsp=false --set stages.short.packing=documents "
                 "--set stages.long.packing=documents)"
             )
-        self.documents, self.offsets = _split_long(part.documents, np.asarray(part.store.sentences), self.body)
+        most = self.body if kind != "translations" else 1 << 62  # a translation is cut when it is drawn, never parted
+        self.documents, self.offsets = _split_long(part.documents, np.asarray(part.store.sentences), most)
         # (N, 3): begin, end, document; where there are A and B in sentences, because they are cut between two, blocks count
         # in places of the stream, the others in tokens
         self.rows = _PLANS[kind](self.documents, self.offsets, self.body)
@@ -122,6 +125,8 @@ class Packer:
         elif self.kind == "orders":
             pieces, swapped = self._orders(rows, keys)
             targets = {"sop": Targets(torch.from_numpy(swapped.astype(np.int64)))}
+        elif self.kind == "translations":
+            pieces, targets = self._translations(rows, self.swapped(keys)), {}
         else:
             pieces, targets = self._singles(rows), {}
         return self._assemble(pieces, len(rows), keys, targets)
@@ -131,7 +136,7 @@ class Packer:
         store = self.part.store
         begin, _, document = self.rows[row]
         token = begin
-        if self.two:
+        if self.two or self.kind == "translations":
             token = self.offsets[begin]
         if self.kind == "blocks":
             token = self.offsets[self.documents[document, 0]]
@@ -192,6 +197,27 @@ class Packer:
         left = np.where(swapped, b[0], a[0]), np.where(swapped, b[1], a[1])
         right = np.where(swapped, a[0], b[0]), np.where(swapped, a[1], b[1])
         return _side_by_side(left, right), swapped
+
+    def swapped(self, keys: chance.Words) -> npt.NDArray[np.bool_]:
+        """Which translations come before their sentences: (B,)."""
+        return chance.uniform(keys, "translations", 1)[:, 0] < 0.5
+
+    def _translations(self, rows: Ints, swapped: npt.NDArray[np.bool_]) -> "Pieces":
+        """Three pieces a row: one side, nothing (its separator opens the other side), the other side."""
+        first = self.rows[rows, 0]
+        starts = np.stack([self.offsets[first], self.offsets[first + 1]], axis=1)
+        one, other = np.diff(self.offsets[first[:, None] + np.arange(3)], axis=1).T
+        one = np.minimum(one, np.maximum(self.body // 2, self.body - other))  # what the other leaves, at least half
+        sizes = np.stack([one, np.minimum(other, self.body - one)], axis=1)
+        order = np.where(swapped[:, None], [[1, 0]], [[0, 1]])
+        starts, sizes = np.take_along_axis(starts, order, 1), np.take_along_axis(sizes, order, 1)
+        none = np.zeros(len(rows), dtype=np.int64)
+        return Pieces(
+            np.repeat(np.arange(len(rows)), 3),
+            np.stack([starts[:, 0], none, starts[:, 1]], axis=1).reshape(-1),
+            np.stack([sizes[:, 0], none, sizes[:, 1]], axis=1).reshape(-1),
+            np.tile(np.array([0, 0, 1]), len(rows)),
+        )
 
     def _gather(self, rows: Ints, luck: npt.NDArray[np.float64]) -> tuple[Ints, Ints, Ints, Ints]:
         """The sentences of each row (fewer, if it is to be short): first, where B begins (the end, if there is only one),
@@ -350,6 +376,13 @@ def _plan_blocks(documents: Ints, offsets: Ints, body: int) -> Ints:
     return np.stack([start, np.minimum(start + body, total), owner], axis=1)
 
 
+def _plan_translations(documents: Ints, offsets: Ints, body: int) -> Ints:
+    """A row for each document of two sentences; where one side came out empty, there is nothing to translate."""
+    numbered = np.concatenate([documents, np.arange(len(documents))[:, None]], axis=1)
+    rows: Ints = numbered[documents[:, 1] - documents[:, 0] == 2]
+    return rows
+
+
 def _stream(documents: Ints, offsets: Ints) -> tuple[Ints, Ints, Ints]:
     """First token and size of each document, and where it starts in the stream: one place for a separator between two."""
     heads = offsets[documents[:, 0]]
@@ -363,6 +396,7 @@ _PLANS = {
     "sentences": _plan_sentences,
     "documents": _plan_documents,
     "blocks": _plan_blocks,
+    "translations": _plan_translations,
 }
 
 Span = tuple[Ints, Ints]

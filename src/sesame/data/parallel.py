@@ -71,6 +71,17 @@ def read_pairs(
         raise SesameError(f"{files[0]}: has no pair of two texts; check the file")
 
 
+def named_fields(paths: Sequence[str | Path], languages: tuple[str, str]) -> tuple[str, str] | None:
+    """The languages, if JSON lines call their fields so; the order in the file then does not matter."""
+    files = [Path(path) for path in paths]
+    for file in files:
+        if file.is_file() and _kind(file) == "json":
+            first = next((text for _, text, whole in lines(file, LONGEST, None) if text.strip() and whole), "")
+            if not all(json.dumps(language) in first for language in languages):
+                return None
+    return languages if any(_kind(file) == "json" for file in files) else None
+
+
 def _kind(file: Path) -> str:
     bare = file.with_suffix("") if file.suffix in PACKED else file
     if bare.suffix in TABLE:

@@ -29,12 +29,13 @@ from sesame.text import Tokenizer
 class Workers:
     """`count` processes that encode documents; `map` keeps the order. Use it in a `with`, which ends them."""
 
-    def __init__(self, tokenizer: Tokenizer, count: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, count: int, lines: bool = False) -> None:
+        """`lines`: see `DocumentEncoder`."""
         self._folder = tempfile.TemporaryDirectory(prefix="sesame-")
         self._closing = False
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
         self._all: list[_Worker] = []
-        self._count = count
+        self._count, self._lines = count, lines
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="encode")
         tokenizer.save(Path(self._folder.name))
 
@@ -65,7 +66,7 @@ class Workers:
             yield waiting.popleft().result()
 
     def _start(self) -> "_Worker":
-        worker = _Worker(self._folder.name)
+        worker = _Worker(self._folder.name, self._lines)
         self._all.append(worker)
         return worker
 
@@ -90,11 +91,18 @@ class Workers:
 
 
 class _Worker:
-    def __init__(self, tokenizer: str) -> None:
+    def __init__(self, tokenizer: str, lines: bool) -> None:
         # The same search path as ours, without the current folder (-P), where any file could take a module's name.
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from sesame.data.workers import serve; serve()", tokenizer],
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                "from sesame.data.workers import serve; serve()",
+                tokenizer,
+                *(["lines"] if lines else []),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
@@ -125,7 +133,7 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not end up between the answers
     gc.disable()  # millions of small objects and no cycle among them: looking for one costs a third of the time
-    encoder = DocumentEncoder(Tokenizer.load(sys.argv[1]))
+    encoder = DocumentEncoder(Tokenizer.load(sys.argv[1]), lines=len(sys.argv) > 2)
     while True:
         try:
             texts = pickle.load(requests)

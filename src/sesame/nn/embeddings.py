@@ -1,4 +1,8 @@
-"""Ids to vectors: token + position + segment, normed (BERT), optionally through a narrow table (ALBERT's factorisation)."""
+"""Ids to vectors: token + position + segment + language (XLM), normed (BERT), optionally through a narrow table (ALBERT).
+
+A batch that does not say its segments is all segment 0; one that does not say its languages gets none added, which is what
+transformers' XLM does.
+"""
 
 from torch import Tensor, nn
 
@@ -28,6 +32,7 @@ class Embeddings(nn.Module):
         norm_bias: bool,
         eps: float,
         dropout: float,
+        languages: int = 0,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(padded_vocab(vocab), narrow)
@@ -36,11 +41,12 @@ class Embeddings(nn.Module):
             self.register_buffer("table", sinusoids(max_length, narrow), persistent=False)
         self.kind = positions
         self.segments = nn.Embedding(segments, narrow) if segments else None
+        self.languages = nn.Embedding(languages, narrow) if languages else None
         self.norm = nn.LayerNorm(narrow, eps=eps, bias=norm_bias) if norm else None
         self.project = nn.Linear(narrow, width) if narrow != width else None
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Tensor, at: Tensor, segments: Tensor | None) -> Tensor:
+    def forward(self, ids: Tensor, at: Tensor, segments: Tensor | None, langs: Tensor | None = None) -> Tensor:
         x: Tensor = self.tokens(ids)
         if self.positions is not None:
             x = x + self.positions(at)
@@ -48,6 +54,8 @@ class Embeddings(nn.Module):
             x = x + self.table[at]
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
+        if self.languages is not None and langs is not None:
+            x = x + self.languages(langs)
         if self.norm is not None:
             x = self.norm(x)
         x = self.dropout(x)

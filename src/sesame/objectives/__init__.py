@@ -30,7 +30,7 @@ def _mlm(config: MaskedLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
         raise SesameError(
             "masked language modelling needs a mask token, and this tokenizer has none; train another one"
         )
-    return MaskedLM(config, _token_head(backbone), vocab)
+    return MaskedLM(config, _token_head(backbone, config.plain), vocab)
 
 
 def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
@@ -38,14 +38,14 @@ def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
         raise SesameError(
             "left-to-right language modelling needs a backbone that does not look ahead; set backbone.causal=true"
         )
-    return CausalLM(config, _token_head(backbone))
+    return CausalLM(config, _token_head(backbone, config.plain))
 
 
-def _token_head(backbone: Backbone) -> MaskedLMHead:
+def _token_head(backbone: Backbone, plain: bool) -> MaskedLMHead:
     assert isinstance(backbone, Encoder)
     c = backbone.config
     activation = "gelu" if c.activation == "geglu" else c.activation
-    return MaskedLMHead(c.width, c.embedding_width or c.width, c.vocab, activation, c.eps, bias=c.bias)
+    return MaskedLMHead(c.width, c.embedding_width or c.width, c.vocab, activation, c.eps, plain=plain, bias=c.bias)
 
 
 def _nsp(config: NextSentenceConfig, backbone: Backbone, vocab: Vocab) -> Objective:

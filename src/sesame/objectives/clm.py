@@ -24,6 +24,7 @@ from sesame.objectives.mlm import MaskedLMHead, token_term
 @dataclass(frozen=True)
 class CausalLMConfig:
     weight: float = 1.0
+    plain: bool = False  # as in `mlm`
 
 
 class CausalLM(Objective):

@@ -44,6 +44,7 @@ class MaskedLMConfig:
     whole_words: bool = False
     ngram: int = 1  # above 1: spans of up to so many whole words
     static: int = 0  # how many fixed masks an example has; 0: a fresh one every time
+    plain: bool = False  # tokens straight from the states: no dense layer and norm before the table (XLM)
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1 or self.end_rate >= 1:
@@ -57,17 +58,27 @@ class MaskedLMConfig:
 class MaskedLMHead(nn.Module):
     """Restore tokens from hidden states: dense, activation, norm, then the (tied) token table plus a bias.
 
-    Shape: (N, D) -> (N, V padded); the padding columns hold -inf.
+    `plain` (XLM) is the table and the bias alone. Shape: (N, D) -> (N, V padded); the padding columns hold -inf.
     """
 
     def __init__(
-        self, width: int, narrow: int, vocab: int, activation: str, eps: float, tied: bool = True, bias: bool = True
+        self,
+        width: int,
+        narrow: int,
+        vocab: int,
+        activation: str,
+        eps: float,
+        tied: bool = True,
+        plain: bool = False,
+        bias: bool = True,
     ) -> None:
         super().__init__()
+        if plain and tied and width != narrow:
+            raise SesameError("a plain head needs a token table as wide as the states; leave embedding_width out")
         self.vocab = vocab
-        self.dense = nn.Linear(width, narrow, bias=bias)
+        self.dense = None if plain else nn.Linear(width, narrow, bias=bias)
         self.activation = ACTIVATIONS[activation]
-        self.norm = nn.LayerNorm(narrow, eps=eps, bias=bias)
+        self.norm = None if plain else nn.LayerNorm(narrow, eps=eps, bias=bias)
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.table = None if tied else nn.Parameter(torch.zeros(padded_vocab(vocab), narrow))
         self.apply(bert_init())
@@ -81,7 +92,9 @@ class MaskedLMHead(nn.Module):
 
     def _last(self, hidden: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Input, weight and bias of the last product."""
-        x = self.norm(self.activation(self.dense(hidden)))
+        x = hidden
+        if self.dense is not None and self.norm is not None:
+            x = self.norm(self.activation(self.dense(hidden)))
         used = table if self.table is None else self.table
         return x, used, F.pad(self.bias, (0, used.shape[0] - self.vocab), value=-torch.inf)
 

@@ -76,12 +76,8 @@ def build_generator(backbone: Encoder, config: ReplacedConfig) -> Encoder:
     """An encoder that reads the backbone's own tables: the same modules, so that no copy can drift away."""
     generator = Encoder(smaller(backbone.config, config.generator_width, config.generator_depth))
     ours, theirs = generator.embeddings, backbone.embeddings
-    ours.tokens, ours.positions, ours.segments, ours.norm = (
-        theirs.tokens,
-        theirs.positions,
-        theirs.segments,
-        theirs.norm,
-    )
+    ours.tokens, ours.positions, ours.norm = theirs.tokens, theirs.positions, theirs.norm
+    ours.segments, ours.languages = theirs.segments, theirs.languages
     return generator
 
 

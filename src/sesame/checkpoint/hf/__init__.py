@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from sesame.backbones.encoder import EncoderConfig
-from sesame.checkpoint.hf import albert, bert, distilbert, electra, ernie, esm, modernbert, roberta
+from sesame.checkpoint.hf import albert, bert, distilbert, electra, ernie, esm, modernbert, roberta, xlm
 
 FAMILIES: dict[str, ModuleType] = {
     "bert": bert,
@@ -27,21 +27,25 @@ FAMILIES: dict[str, ModuleType] = {
     "xlm-roberta": roberta,
     "camembert": roberta,
     "ernie": ernie,
+    "xlm": xlm,
 }
 
 
-def find_family(config: EncoderConfig, heads: set[str], wanted: str = "") -> tuple[str, ModuleType] | None:
+def find_family(
+    config: EncoderConfig, heads: set[str], wanted: str = "", plain: bool = False
+) -> tuple[str, ModuleType] | None:
     """The model type that computes exactly what this encoder computes, if transformers has one.
 
     It computes the same if its config.json, read back, gives the same encoder. Where several do, this decides: the
     `wanted` one; with a head "rtd", ELECTRA; else the first in the order of `FAMILIES`. So BERT stays BERT, and RoBERTa
     and ERNIE, which are BERT to the eye of this function, are written when wanted (`wanted_family` in `folder.py`).
+    A head "mlm" that is `plain` has a place in XLM only, and any other has none there.
     """
     first = [FAMILIES[wanted]] if wanted in FAMILIES else []
     first += [electra] if "rtd" in heads else []
     for module in dict.fromkeys([*first, *FAMILIES.values()]):
         kind = module.family(config, heads)
-        if kind is not None:
+        if kind is not None and ("mlm" not in heads or plain == (module is xlm)):
             back = module.read_config(module.write_config(config, heads), kind)
             if _same(back) == _same(config):
                 return str(kind), module

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sesame import __version__
-from sesame.checkpoint.folder import OWN, Parts, special_ids, wanted_family
+from sesame.checkpoint.folder import OWN, Parts, has_plain_head, special_ids, wanted_family
 from sesame.checkpoint.hf import find_family
 from sesame.checkpoint.onnx.check import BAR, LIMIT, SAMPLES, agreement, ask, random_batch, sample_batches
 from sesame.checkpoint.onnx.engine import FILE, OnnxEngine, check_precision
@@ -77,7 +77,7 @@ def describe_export(parts: Parts, head: Head, precision: str) -> dict[str, Any]:
         kept = replace(parts.tasks[head.name].config, scale=(0.0, 1.0))  # the graph has it in its weights
         tasks = {head.name: build_task(head.name, kept, parts.backbone)}
     heads = {"mlm"} & set(parts.heads) if head.kind == FILL else set[str]()
-    family = find_family(config, heads, wanted_family(parts))
+    family = find_family(config, heads, wanted_family(parts), has_plain_head(parts))
     if family is None:
         described: dict[str, Any] = {"model_type": OWN, "architectures": ["SesameEncoder"], "encoder": asdict(config)}
         described |= describe(tasks, None) | _labels(tasks)

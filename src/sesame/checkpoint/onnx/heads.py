@@ -198,10 +198,11 @@ def _fill(graph: Graph, parts: Parts, x: str, ids: str) -> Outputs:
     head, encoder, name = parts.heads["mlm"], parts.backbone, "head.mlm"
     assert isinstance(head, MaskedLMHead)
     kind = "gelu" if encoder.config.activation == "geglu" else encoder.config.activation
-    x = graph.activate(graph.module(x, head.dense, f"{name}.dense"), kind, f"{name}.dense")
-    x = graph.norm(x, head.norm, f"{name}.norm")
-    flat = graph.op("Reshape", x, graph.ints(-1, head.dense.out_features), name=name)
+    if head.dense is not None and head.norm is not None:
+        x = graph.activate(graph.module(x, head.dense, f"{name}.dense"), kind, f"{name}.dense")
+        x = graph.norm(x, head.norm, f"{name}.norm")
     table = token_table(encoder) if head.table is None else head.table[: encoder.vocab]
+    flat = graph.op("Reshape", x, graph.ints(-1, table.shape[1]), name=name)
     bias = graph.weight(head.bias, f"{name}.bias")
     scores = graph.op("Gemm", flat, graph.weight(table, f"{name}.table"), bias, name=name, transB=1)
     shape = graph.op("Concat", graph.op("Shape", ids, name=name), graph.ints(encoder.vocab), name=name, axis=0)

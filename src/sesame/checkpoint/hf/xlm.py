@@ -1,0 +1,120 @@
+"""XLM as Hugging Face writes it: BERT's layers under names of its own, a table of languages, a plain output layer.
+
+Unusual there: the feed-forward layer is four times as wide, always; a token's segment is looked up in the table of tokens,
+so segments have no place, and the tokenizer beside the model must not give any (`segments = 0`); without `langs` no language
+is added, as here. Sinusoidal positions are in the file as a table, so they open as one. Languages are numbered by `lang2id`;
+a file that has several but names none gets their numbers as names.
+Tasks: the heads of its classes summarise otherwise than ours (no tanh layer between, beams for answers); only tags fit.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from sesame.backbones.encoder import EncoderConfig
+from sesame.checkpoint.hf import shared
+from sesame.checkpoint.hf.shared import both, joined
+from sesame.checkpoint.names import Row
+from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
+from sesame.errors import SesameError
+
+TASKS = ("tag",)
+DECODER = "pred_layer.proj"
+
+
+def family(config: EncoderConfig, heads: set[str]) -> str | None:
+    return "xlm" if config.activation in ("gelu", "relu") and config.segments == 0 else None
+
+
+def write_config(config: EncoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
+    model = TASK_CLASSES[task] if task is not None else "WithLMHeadModel" if "mlm" in heads else "Model"
+    return {
+        "architectures": ["XLM" + model],
+        "model_type": "xlm",
+        "n_words": config.vocab,
+        "emb_dim": config.width,
+        "n_layers": config.depth,
+        "n_heads": config.heads,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "gelu_activation": config.activation == "gelu",
+        "sinusoidal_embeddings": False,
+        "causal": config.causal,
+        "asm": False,
+        "n_langs": max(1, len(config.languages)),
+        "use_lang_emb": bool(config.languages),
+        "lang2id": {language: number for number, language in enumerate(config.languages)},
+        "id2lang": {str(number): language for number, language in enumerate(config.languages)},
+        "max_position_embeddings": config.max_length,
+        "embed_init_std": 0.02,
+        "init_std": 0.02,
+        "layer_norm_eps": config.eps,
+        "is_encoder": True,
+        "tie_word_embeddings": True,
+    }
+
+
+def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
+    shared.demand(found, {"asm": False, "is_encoder": True}, place)
+    width = int(found.get("emb_dim", 2048))
+    return EncoderConfig(
+        vocab=int(found.get("n_words", found.get("vocab_size", 30145))),
+        width=width,
+        depth=int(found.get("n_layers", 12)),
+        heads=int(found.get("n_heads", 16)),
+        inner=4 * width,
+        max_length=int(found.get("max_position_embeddings", 512)),
+        segments=0,
+        languages=_languages(found, place),
+        activation="gelu" if found.get("gelu_activation", True) else "relu",
+        causal=bool(found.get("causal", False)),
+        dropout=float(found.get("dropout", 0.1)),
+        attention_dropout=float(found.get("attention_dropout", 0.1)),
+        eps=float(found.get("layer_norm_eps", 1e-12)),
+    )
+
+
+def _languages(found: Mapping[str, Any], place: str) -> tuple[str, ...]:
+    count = int(found.get("n_langs", 1))
+    if count < 2 or not found.get("use_lang_emb", True):
+        return ()
+    numbers = {int(number): str(language) for language, number in (found.get("lang2id") or {}).items()}
+    if numbers and sorted(numbers) != list(range(count)):
+        raise SesameError(f"{place}: lang2id does not number {count} languages from 0; copy the file again")
+    return tuple(numbers[number] if numbers else str(number) for number in range(count))
+
+
+def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
+    parts = ("embeddings.", "position_embeddings.", "lang_embeddings.", "layer_norm", "attentions.", "ffns.")
+    named = shared.tidy(found, "transformer.", parts)
+    if config.get("tie_word_embeddings", True):
+        named.pop(f"{DECODER}.weight", None)
+    if not _languages(config, ""):
+        named.pop("transformer.lang_embeddings.weight", None)
+    return named
+
+
+def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
+    if f"{DECODER}.weight" in named:
+        described["tie_word_embeddings"] = False
+
+
+def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
+    rows = [
+        Row("backbone.embeddings.tokens.weight", ("transformer.embeddings.weight",), rows=config.vocab),
+        Row("backbone.embeddings.positions.weight", ("transformer.position_embeddings.weight",)),
+        Row("backbone.embeddings.languages.weight", ("transformer.lang_embeddings.weight",)),
+        *both("backbone.embeddings.norm", "transformer.layer_norm_emb"),
+    ]
+    for number in range(config.depth):
+        ours, theirs = f"backbone.blocks.{number}", f"transformer.attentions.{number}"
+        rows += joined(f"{ours}.attention.qkv", *(f"{theirs}.{part}_lin" for part in ("q", "k", "v")))
+        rows += both(f"{ours}.attention.out", f"{theirs}.out_lin")
+        rows += both(f"{ours}.attention_norm", f"transformer.layer_norm1.{number}")
+        rows += both(f"{ours}.feedforward.up", f"transformer.ffns.{number}.lin1")
+        rows += both(f"{ours}.feedforward.down", f"transformer.ffns.{number}.lin2")
+        rows += both(f"{ours}.feedforward_norm", f"transformer.layer_norm2.{number}")
+    rows.append(Row("mlm.bias", (f"{DECODER}.bias",)))
+    rows.append(Row("mlm.table", (f"{DECODER}.weight",), rows=config.vocab))
+    return rows + shared.head(task)

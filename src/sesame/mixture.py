@@ -1,0 +1,185 @@
+"""Text in several languages, and translations between them, for `sesame pretrain`: files, one vocabulary, token stores.
+
+    --text en=en.txt --text ru=ru.txt --pairs en-ru=pairs.tsv
+
+One tokenizer serves all languages. Its text is drawn from them as Conneau & Lample 2019 (section 3.1) draw it, q_i ~ p_i^0.5:
+a small language then is not cut into letters. Here p_i are characters, not sentences: a sentence is no measure that
+languages share.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sesame.data.build import build_pairs, build_store
+from sesame.data.cache import cache_folder
+from sesame.data.languages import Pair, Source, pairs_by_languages, shares, texts_by_language
+from sesame.data.pack import Part, hold_out
+from sesame.data.parallel import named_fields, read_pairs
+from sesame.data.readers import corpus_files, read_documents
+from sesame.errors import SesameError
+from sesame.files import whole_folder
+from sesame.progress import say
+from sesame.recipe import Recipe
+from sesame.text import Tokenizer, sample_texts, train_tokenizer
+from sesame.text.train import SAMPLE
+
+if TYPE_CHECKING:
+    from sesame.pretraining import Wishes
+
+FEWEST = 20  # pairs: some of them are held out
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Several sources where else there is one part of a store."""
+
+    sources: tuple[Source, ...]
+
+    def tokens(self) -> int:
+        return sum(source.part.tokens() for source in self.sources)
+
+    def stores(self) -> list[str]:
+        return [source.part.store.path.name for source in self.sources]
+
+
+def text_files(texts: Sequence[str]) -> list[Path]:
+    """All files of these texts, whatever their languages."""
+    return [file for paths in texts_by_language(texts).values() for file in corpus_files(paths)]
+
+
+def languages_of(wishes: "Wishes") -> tuple[str, ...]:
+    """The languages that the user named, in that order; none: one text in whatever language."""
+    texts, pairs = texts_by_language(wishes.text), pairs_by_languages(wishes.pairs)
+    if "" in texts and pairs:
+        raise SesameError(f"{texts[''][0]}: has no language, but --pairs has; write LANGUAGE={texts[''][0]}")
+    return tuple(dict.fromkeys(name for name in [*texts, *(side for pair in pairs for side in pair)] if name))
+
+
+def check_mixture(wishes: "Wishes", recipe: Recipe) -> None:
+    """Complain about what cannot go together, before any text is read."""
+    if not languages_of(wishes):
+        return
+    if wishes.pairs and "clm" in recipe.objectives:
+        raise SesameError(
+            "--pairs: translations are for objectives that see both sides (mlm, rtd), not for clm; leave them out"
+        )
+    if any(stage.ramp for stage in recipe.stages.values()):
+        raise SesameError("a batch that grows (ramp) is for one language; set stages.NAME.ramp=0")
+    if wishes.extend:
+        raise SesameError("--extend adds the words of one text; leave the languages out, or --extend")
+    for pair, paths in pairs_by_languages(wishes.pairs).items():
+        for path in paths:
+            if not Path(path).is_file():
+                raise SesameError(f"--pairs {'-'.join(pair)}={path}: no such file; check the name")
+
+
+def gather_mixture(
+    wishes: "Wishes", recipe: Recipe, tokenizer: Tokenizer, languages: tuple[str, ...]
+) -> tuple[Mixture, Mixture]:
+    """The sources to train on and those held out; `languages` gives each its number."""
+    cache = cache_folder()
+    number = {language: place for place, language in enumerate(languages)}
+    held = texts_by_language(wishes.valid) if wishes.valid else {}
+    train: list[Source] = []
+    valid: list[Source] = []
+
+    def add(name: str, langs: tuple[int, ...], parts: tuple[Part, Part]) -> None:
+        train.append(Source(name, langs, parts[0]))
+        if parts[1].tokens():
+            valid.append(Source(name, langs, parts[1]))
+
+    for language in held.keys() - set(languages):
+        raise SesameError(f"--valid {held[language][0]}: write the language before it, one of {', '.join(languages)}")
+    for language, paths in texts_by_language(wishes.text).items():
+        store = build_store(paths, tokenizer, cache, field=wishes.field)
+        parts = hold_out(store, wishes.seed, 0.0 if wishes.valid else None)
+        if language in held:
+            beside = build_store(held[language], tokenizer, cache, field=wishes.field)
+            parts = parts[0], hold_out(beside, 0, 0.0)[0]
+        add(language, (number[language],), parts)
+    for pair, paths in pairs_by_languages(wishes.pairs).items():
+        store = build_pairs(paths, pair, tokenizer, cache)
+        if len(store.documents) <= FEWEST:
+            raise SesameError(f"{paths[0]}: has {len(store.documents) - 1} pairs; {FEWEST} are the fewest")
+        add("-".join(pair), (number[pair[0]], number[pair[1]]), hold_out(store, wishes.seed))
+    return Mixture(tuple(train)), Mixture(tuple(valid))
+
+
+def mixed_tokenizer(wishes: "Wishes", recipe: Recipe) -> Tokenizer:
+    """A tokenizer for all languages, trained once for these files and settings."""
+    wanted, exponent = recipe.tokenizer, recipe.languages.vocabulary
+    texts, pairs = texts_by_language(wishes.text), pairs_by_languages(wishes.pairs)
+    files = {name: corpus_files(paths) for name, paths in texts.items()}
+    files |= {"-".join(pair): [Path(path) for path in paths] for pair, paths in pairs.items()}
+    stats = [
+        [name, str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns] for name, all in files.items() for f in all
+    ]
+    named = json.dumps([stats, wishes.field, asdict(wanted), exponent])
+    folder = cache_folder() / f"tokenizer-{hashlib.blake2b(named.encode(), digest_size=12).hexdigest()}"
+    if not (folder / "tokenizer.json").is_file():
+        chosen = _balanced(texts, pairs, wishes.field, SAMPLE[wanted.kind], exponent)
+        keeps = wanted.kind == "bpe"  # bytes: the text stays as it is
+        made = train_tokenizer(
+            chosen, wanted.kind, wanted.size, lowercase=wanted.lowercase and not keeps,
+            strip_accents=wanted.strip_accents and not keeps,
+        )  # fmt: skip
+        with whole_folder(folder) as aside:
+            made.save(aside)
+    return Tokenizer.load(folder)
+
+
+def _balanced(
+    texts: dict[str, list[str]], pairs: dict[Pair, list[str]], field: str, cap: int, exponent: float
+) -> list[str]:
+    """A sample of all languages in which language i has p_i^exponent of the text, up to a common factor."""
+    languages = list(dict.fromkeys([*texts, *(side for pair in pairs for side in pair)]))
+    kept: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    for language in languages:
+        counted = _Counted(_texts(language, texts, pairs, field))
+        kept[language] = sample_texts(counted, cap=cap // len(languages))
+        sizes[language] = counted.characters
+    wanted = shares(list(sizes.values()), exponent)
+    have = [sum(map(len, sample)) for sample in kept.values()]
+    whole = min(size / share for size, share in zip(have, wanted, strict=True))
+    found: list[str] = []
+    for sample, share in zip(kept.values(), wanted, strict=True):
+        found += _first(sample, whole * share)
+    parts = ", ".join(f"{language} {share:.0%}" for language, share in zip(languages, wanted, strict=True))
+    say(f"the vocabulary comes from {whole / 1e6:.1f} M characters: {parts}")
+    return found
+
+
+def _first(texts: list[str], characters: float) -> Iterator[str]:
+    """So many characters, from texts all over the sample."""
+    total, taken, passed = sum(map(len, texts)), 0, 0
+    for text in texts:
+        passed += len(text)
+        if taken + len(text) / 2 <= characters * passed / total:
+            taken += len(text)
+            yield text
+
+
+class _Counted:
+    """Texts that are counted while they are read."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.texts, self.characters = texts, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self.texts:
+            self.characters += len(text)
+            yield text
+
+
+def _texts(language: str, texts: dict[str, list[str]], pairs: dict[Pair, list[str]], field: str) -> Iterator[str]:
+    if language in texts:
+        yield from (document.text for document in read_documents(texts[language], field))
+    for pair, paths in pairs.items():
+        if language in pair:
+            for found in read_pairs(paths, named_fields(paths, pair)):
+                yield found.source if language == pair[0] else found.target
