@@ -102,6 +102,7 @@ def test_a_pair_with_an_empty_side_is_left_out_and_a_side_is_one_sentence(tmp_pa
     store = build_pairs([tmp_path / "pairs.jsonl"], ("en", "ru"), TOKENIZER, tmp_path, workers=1)
     assert np.diff(store.documents).tolist() == [2, 2]
     assert store.source(1).endswith("pairs.jsonl:3")
+    assert packed(hold_out(store, 0, 0.0)[0], 24).source(1).endswith("pairs.jsonl:3")
     first = TOKENIZER.encode("x0 x2").ids
     assert store.tokens[: store.sentences[1]].tolist() == first  # the fields are found by the languages' names
     assert store.sentences[2] - store.sentences[1] == len(TOKENIZER.encode("x1 . X . x3 x5").ids)
