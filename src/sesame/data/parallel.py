@@ -130,14 +130,14 @@ def _from_json(text: str, fields: tuple[str, str] | None, place: str) -> tuple[s
     names = fields or tuple(name for name, value in row.items() if isinstance(value, str))
     if len(names) != 2:
         have = ", ".join(map(str, names)) or "none"
-        raise SesameError(f"{place}: two fields with text are needed to guess, found {have}; name them with --fields")
+        raise SesameError(f"{place}: two fields with text are needed to guess, found {have}; call them by the languages' names")
     return _text(row, names[0], place), _text(row, names[1], place)
 
 
 def _text(row: dict[str, Any], name: str, place: str) -> str:
     value = row.get(name)
     if not isinstance(value, str):
-        raise SesameError(f"{place}: the field {name!r} holds no text; name the right two with --fields")
+        raise SesameError(f"{place}: the field {name!r} holds no text; call the two by the languages' names")
     return value
 
 
