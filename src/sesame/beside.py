@@ -1,7 +1,7 @@
 """Going on from a model that was trained along with another: `--start FOLDER` finds ELECTRA's generator in FOLDER/generator.
 
-Only what is the encoder's own is taken. Tables are the backbone's, which has them already, perhaps with new words; those the
-generator's output starts with a bias of 0.
+Only what is the encoder's own is taken. Tables are the backbone's, which has them already, perhaps with new words; the bias
+of such a word in the generator's output starts at 0.
 """
 
 from pathlib import Path
