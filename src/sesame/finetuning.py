@@ -39,6 +39,7 @@ from sesame.multitask import Asked, Subject, card_of_all, check_names, of_task, 
 from sesame.one_seed import SeedRun, keep, predict, steps_of
 from sesame.progress import bar, say
 from sesame.tasks import Task
+from sesame.tasks.predict import ENDLESS
 from sesame.train.parallel import World, join
 from sesame.train.precision import Machine, Precision, choose_machine
 from sesame.transfer import Transfer, resolve_transfer, task_config
@@ -215,12 +216,11 @@ class _Job:
             raise SesameError(
                 f"{self.wishes.model}: has no tokenizer; put tokenizer.json or vocab.txt beside the weights"
             )
-        rotary = start.backbone.config.positions == "rotary"
+        longest = start.backbone.longest
         for subject in self.subjects.values():
             config = task_config(subject.kind, subject.parts["train"], self.transfer)
-            limit = config.length or (512 if rotary else start.backbone.config.max_length)
-            if not rotary:
-                limit = min(limit, start.backbone.config.max_length)
+            limit = config.length or longest or ENDLESS
+            limit = min(limit, longest or limit)
             subject.encode(replace(config, length=limit), start.backbone, start.tokenizer)
         count = sum(p.numel() for p in start.backbone.parameters())
         steps = steps_of(self.transfer, {name: subject.lesson for name, subject in self.subjects.items()})

@@ -61,6 +61,8 @@ class EncoderConfig:
 
 
 class Encoder(Backbone):
+    config: EncoderConfig
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config, self.width, self.vocab, self.depth = config, config.width, config.vocab, config.depth
@@ -105,8 +107,15 @@ class Encoder(Backbone):
     def groups(self) -> list[nn.Module]:
         return [self.embeddings, *dict.fromkeys(self.blocks), self.final_norm]
 
+    @property
+    def longest(self) -> int | None:
+        return None if self.config.positions == "rotary" else self.config.max_length
+
+    @property
+    def segment_kinds(self) -> int:
+        return self.config.segments
+
     def drop(self, rate: float | None) -> None:
-        """From now on this dropout everywhere; None: as configured. The configuration, which is saved, stays."""
         for module in self.modules():
             if isinstance(module, Dropout):
                 module.rate = self.config.dropout if rate is None else rate

@@ -7,6 +7,7 @@ as "sesame.NAME.weight": transformers leaves them alone, `sesame.load` finds the
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from sesame.backbones import Backbone
@@ -38,11 +39,14 @@ def leading(tasks: Mapping[str, Task], kinds: tuple[str, ...]) -> Task | None:
     return None
 
 
-def describe(tasks: Mapping[str, Task], lead: Task | None) -> dict[str, Any]:
-    """What config.json says of the tasks."""
+def describe(
+    tasks: Mapping[str, Task], lead: Task | None, said: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """What config.json says of the tasks; `said` is what it says already."""
     found: dict[str, Any] = {}
     if tasks:
-        found["sesame"] = {"tasks": {name: asdict(task.config) for name, task in tasks.items()}}
+        ours = {name: asdict(task.config) for name, task in tasks.items()}
+        found["sesame"] = {**said.get("sesame", {}), "tasks": ours}
     if lead is None:
         return found
     config = lead.config
@@ -79,7 +83,7 @@ def share_pooler(tasks: Mapping[str, Task]) -> None:
 
 
 def _foreign(found: Mapping[str, Any]) -> TaskConfig | None:
-    name = (found.get("architectures") or [""])[0]
+    name = (found.get("architectures") or [""])[0].removesuffix("Simple")  # XLNet's, without a beam
     kind = next((kind for kind, suffix in CLASSES.items() if name.endswith(suffix)), None)
     if kind is None:
         return None

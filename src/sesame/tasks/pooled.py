@@ -28,7 +28,7 @@ class PooledTask(Task):
     def __init__(self, name: str, config: TaskConfig, backbone: Backbone, outputs: int, dropout: float) -> None:
         super().__init__(name, config, backbone, outputs, dropout)
         # Where a text's state is read: [CLS], or the last token of a backbone that reads from left to right.
-        self.at_end = bool(getattr(getattr(backbone, "config", None), "causal", False))
+        self.at_end = backbone.cls_last or bool(getattr(getattr(backbone, "config", None), "causal", False))
         self.pooler = None
         if config.pooling == "pooler":
             self.pooler = nn.Linear(self.choice.width, self.choice.width)

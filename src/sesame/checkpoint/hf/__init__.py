@@ -12,8 +12,8 @@ A family's file has
 from dataclasses import replace
 from types import ModuleType
 
-from sesame.backbones.encoder import EncoderConfig
-from sesame.checkpoint.hf import albert, bert, distilbert, electra, ernie, esm, roberta
+from sesame.backbones import EncoderConfig, XLNetConfig
+from sesame.checkpoint.hf import albert, bert, distilbert, electra, ernie, esm, roberta, xlnet
 
 FAMILIES: dict[str, ModuleType] = {
     "bert": bert,
@@ -26,19 +26,24 @@ FAMILIES: dict[str, ModuleType] = {
     "xlm-roberta": roberta,
     "camembert": roberta,
     "ernie": ernie,
+    "xlnet": xlnet,
 }
 
 
-def find_family(config: EncoderConfig, heads: set[str], wanted: str = "") -> tuple[str, ModuleType] | None:
+def find_family(
+    config: EncoderConfig | XLNetConfig, heads: set[str], wanted: str = ""
+) -> tuple[str, ModuleType] | None:
     """The model type that computes exactly what this encoder computes, if transformers has one.
 
     It computes the same if its config.json, read back, gives the same encoder. Where several do, this decides: the
     `wanted` one; with a head "rtd", ELECTRA; else the first in the order of `FAMILIES`. So BERT stays BERT, and RoBERTa
     and ERNIE, which are BERT to the eye of this function, are written when wanted (`wanted_family` in `folder.py`).
     """
+    if isinstance(config, XLNetConfig):  # it has no relatives: all of its settings have a place in its own file
+        return ("xlnet", xlnet) if xlnet.family(config, heads) else None
     first = [FAMILIES[wanted]] if wanted in FAMILIES else []
     first += [electra] if "rtd" in heads else []
-    for module in dict.fromkeys([*first, *FAMILIES.values()]):
+    for module in dict.fromkeys([*first, *(module for module in FAMILIES.values() if module is not xlnet)]):
         kind = module.family(config, heads)
         if kind is not None:
             back = module.read_config(module.write_config(config, heads), kind)
