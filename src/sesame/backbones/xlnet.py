@@ -104,6 +104,8 @@ class XLNet(Backbone):
         self.blocks = nn.ModuleList(XLNetBlock(config) for _ in range(config.depth))
         self.dropout = Dropout(config.dropout)
         self.apply(bert_init(config.init))
+        with torch.no_grad():  # rows that no id points at are never saved: they must not count in a norm of the table
+            self.tokens.weight[config.vocab :] = 0.0
 
     @property
     def longest(self) -> int | None:
