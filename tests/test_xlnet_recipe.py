@@ -143,7 +143,9 @@ def test_converted_and_back(final: Path, tmp_path: Path) -> None:
 
 
 def test_settings_without_a_place_in_transformers_survive(tmp_path: Path) -> None:
-    config = XLNetConfig(vocab=100, width=8, depth=1, heads=2, max_length=77, dropout=0.2, attention_dropout=0.3, memory=5)
+    config = XLNetConfig(
+        vocab=100, width=8, depth=1, heads=2, max_length=77, dropout=0.2, attention_dropout=0.3, memory=5
+    )
     save_parts(tmp_path, Parts(XLNet(config), {"plm": TableHead(8, 100, tied=False)}))
     parts = load_parts(tmp_path)
     assert parts.backbone.config == XLNetConfig(**{**vars(config), "inner": 32})

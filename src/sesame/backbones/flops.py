@@ -150,7 +150,7 @@ def _xlnet(c: XLNetConfig, work: Work) -> Cost:
         once = (1 + work.both) * far * width * width * 2 / PASSES / work.rows if work.rows else 0
         products += c.depth * (2 * keys * width * width + once)
         products += stream * ((c.depth - 1) * length + (c.depth if query else 1) * asked)
-        kept += _xlnet_kept(c, length, keys, asked, query)
+        kept += _xlnet_kept(c, length, keys, asked, query) + work.both * c.depth * far * width
         memory += min(length, c.reuse or length)
         memory = min(memory, c.memory or memory)
     rows = padded_vocab(c.vocab)
@@ -164,10 +164,10 @@ def _targets(work: Work, end: int) -> int:
 
 def _xlnet_kept(c: XLNetConfig, length: int, keys: int, asked: int, query: bool) -> float:
     """Per key and layer its input and keys and values, 3 D; per question what a block of an encoder keeps, with the query
-    three times (it has three biases), and a row of scores: with attention dropout as an encoder, else the bias of distances.
-    """
+    three times (it has three biases), and a row of scores: with attention dropout as an encoder, else the bias and its softmax.
+    Where rows are read in both directions, each also has its choice of the distances, (M + 2 l) D in a layer."""
     width, inner, drops = c.width, c.inner or 4 * c.width, c.dropout > 0
-    maps = c.heads * keys * (3 if c.attention_dropout > 0 else 1)
+    maps = c.heads * keys * (3 if c.attention_dropout > 0 else 2)
     each = (7 + 2 * drops) * width + (2 + 2 * drops) * inner + maps
     asks = (c.depth - 1) * length + (c.depth if query else 1) * asked
     return c.depth * 3 * keys * width + each * asks + length * width * (1 + drops)
