@@ -29,7 +29,9 @@ from sesame import chance
 from sesame.adaptation import TRAIN, adapt
 from sesame.checkpoint.cards import task_card
 from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.hf import FAMILIES
 from sesame.checkpoint.run import Run
+from sesame.checkpoint.tasks import squeeze_of
 from sesame.errors import SesameError
 from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect
@@ -216,12 +218,12 @@ class _Job:
             raise SesameError(
                 f"{self.wishes.model}: has no tokenizer; put tokenizer.json or vocab.txt beside the weights"
             )
-        longest = start.backbone.longest
+        longest, squeeze = start.backbone.longest, squeeze_of(FAMILIES.get(start.family))  # as transformers' classes
         for subject in self.subjects.values():
             config = task_config(subject.kind, subject.parts["train"], self.transfer)
             limit = config.length or longest or ENDLESS
             limit = min(limit, longest or limit)
-            subject.encode(replace(config, length=limit), start.backbone, start.tokenizer)
+            subject.encode(replace(config, length=limit, squeeze=squeeze), start.backbone, start.tokenizer)
         count = sum(p.numel() for p in start.backbone.parameters())
         steps = steps_of(self.transfer, {name: subject.lesson for name, subject in self.subjects.items()})
         taught = [f"{name} on {len(one.parts['train']):,} examples" for name, one in self.subjects.items()]

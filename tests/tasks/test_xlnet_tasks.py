@@ -90,7 +90,7 @@ def test_padding_never_leaks(name: str, length: int) -> None:
 
 
 def test_pooled_at_the_end() -> None:
-    task, backbone, items = encoded("classify", 64)
+    task, _, items = encoded("classify", 64)
     batch = task.collate(items, TOKENIZER.id("pad"))
     at = task.looks_at(batch)
     assert at is not None

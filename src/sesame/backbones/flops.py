@@ -164,7 +164,7 @@ def _targets(work: Work, end: int) -> int:
 
 def _xlnet_kept(c: XLNetConfig, length: int, keys: int, asked: int, query: bool) -> float:
     """Per key and layer its input and keys and values, 3 D; per question what a block of an encoder keeps, with the query
-    three times (it has three biases), and a row of scores: with attention dropout as an encoder, else the bias and its softmax.
+    three times (it has three biases), and a row of scores: with attention dropout as an encoder, else bias and softmax.
     Where rows are read in both directions, each also has its choice of the distances, (M + 2 l) D in a layer."""
     width, inner, drops = c.width, c.inner or 4 * c.width, c.dropout > 0
     maps = c.heads * keys * (3 if c.attention_dropout > 0 else 2)

@@ -71,7 +71,7 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
         described |= describe(parts.tasks, None) | specials
     else:
         _, module = family
-        lead = leading(parts.tasks, module.TASKS)
+        lead = leading(parts.tasks, module)
         table = module.table(config, None if lead is None else (lead.name, lead.config.kind))
         elsewhere = owned - (set() if lead is None else set(lead.heads()))  # heads of the tasks that lost
         placed = {row.ours for row in table if not _belongs(row.ours, elsewhere)}
@@ -181,7 +181,7 @@ def _fill(
     backbone: Backbone, weights: dict[str, Tensor], family: ModuleType | None, config: Mapping[str, Any], folder: Path
 ) -> Parts:
     """Put weights into a backbone and those heads that the file holds whole."""
-    tasks = read_tasks(config, backbone, str(folder / "config.json"))
+    tasks = read_tasks(config, backbone, str(folder / "config.json"), family)
     found, table = _names(backbone.config, weights, family, config, tasks)
     own_table = any(row.ours in ("mlm.table", "plm.table") and row.theirs[0] in found for row in table)
     heads = _pretrained_heads(backbone.config, own_table)
@@ -234,7 +234,7 @@ def _names(
         return weights, [Row(name, (name,)) for name in weights]
     kept = {name: tensor for name, tensor in weights.items() if name.startswith(OURS)}
     found = family.clean({name: t for name, t in weights.items() if name not in kept}, config) | kept
-    lead = leading(tasks, family.TASKS)
+    lead = leading(tasks, family)
     table = family.table(settings, None if lead is None else (lead.name, lead.config.kind))
     table = [row for row in table if OURS + row.ours not in kept]
     return found, table + [Row(name.removeprefix(OURS), (name,)) for name in kept]

@@ -7,6 +7,7 @@ A family's file has
     finish(named, described)           the way back: what transformers wants besides
     table(config, task)                the names of all parameters, theirs and ours
     TASKS                              the kinds of tasks whose heads its classes compute as ours do
+    SQUEEZE                            what ends the pooler of these classes, if it is not tanh
 """
 
 from dataclasses import replace

@@ -157,7 +157,7 @@ def _pooled(graph: Graph, task: Task, layers: Sequence[str], mask: str, options:
     chosen = layers if task.choice.mix is not None else [_choose(graph, config.layers, layers)]
     x = _mixed(graph, task, [_pool(graph, layer, config.pooling, mask) for layer in chosen])
     if task.pooler is not None:
-        x = graph.op("Tanh", graph.module(x, task.pooler, "head.pooler"), name="head.pooler")
+        x = graph.activate(graph.module(x, task.pooler, "head.pooler"), config.squeeze, "head.pooler")
     weight, bias = _scaled(task.out, config.scale if config.kind == "regress" else (0.0, 1.0))
     x = graph.linear(x, weight, bias, "head.out")
     if options:
