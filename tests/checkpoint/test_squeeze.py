@@ -18,8 +18,8 @@ from tests.tasks.toys import examples, start_folder, write_examples
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-QUICK = ["batch=16", "epochs=6", "least_steps=0", "rate_width=0", "optimizer.rate=3e-3"]
-SHAPES: dict[str, dict[str, Any]] = {"electra": {"embedding_width": 8}, "distilbert": {"segments": 0}}
+QUICK = ["batch=16", "epochs=8", "least_steps=0", "rate_width=0", "optimizer.rate=3e-3"]
+SHAPES: dict[str, dict[str, Any]] = {"electra": {"embedding_width": 16}, "distilbert": {"segments": 0}}
 SQUEEZES = {"electra": "gelu", "distilbert": "relu"}
 
 
@@ -28,7 +28,7 @@ SQUEEZES = {"electra": "gelu", "distilbert": "relu"}
 def test_taught_here_and_opened_there(family: str, tmp_path: Path) -> None:
     begin = start_folder(tmp_path / "start", width=32, **SHAPES[family])
     assert load_parts(begin).family == family
-    train = write_examples(tmp_path / "train.csv", "classify", examples("classify", 160, 1))
+    train = write_examples(tmp_path / "train.csv", "classify", examples("classify", 240, 1))
     told = examples("classify", 40, 2)
     valid = write_examples(tmp_path / "valid.csv", "classify", told)
     out = tmp_path / "run"
