@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from sesame.backbones import XLNet
 from sesame.checkpoint.folder import load_parts
 from sesame.data.examples import Example
 from sesame.data.readers import read_documents
@@ -43,8 +44,10 @@ def adapt(
     say(f"adapting {model} to unlabelled text first, in {folder}")
     try:
         files = corpora(text, rows, extracts, column)
-        longest = load_parts(model, tokenizer=False).backbone.config.max_length
-        settings = [f"stages.short.length={min(LENGTH, longest)}"]
+        backbone = load_parts(model, tokenizer=False).backbone
+        settings = [f"stages.short.length={min(LENGTH, backbone.config.max_length)}"]
+        if isinstance(backbone, XLNet):  # as it was pre-trained: without masks
+            settings += ["objectives.mlm=false", "objectives.plm.weight=1.0"]
         pretrain(Wishes("adapt", files, folder, start=model, settings=settings, one_pass=once, **wishes))
     except SesameError:
         if not (folder / "recipe.toml").is_file():  # a mistake at the start: leave nothing behind

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from sesame import agreement
-from sesame.backbones import Encoder
+from sesame.backbones import Backbone, Encoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
@@ -59,8 +59,7 @@ class Loaded:
     @property
     def limit(self) -> int:
         """The longest input in tokens."""
-        config = self.parts.backbone.config
-        return config.max_length if config.positions != "rotary" else 1_000_000
+        return self.parts.backbone.longest or 1_000_000
 
     def fill(self, texts: str | Sequence[str], top: int = 5) -> list[list[Filled]]:
         """The best tokens for every mask in every text."""
@@ -111,7 +110,7 @@ class Loaded:
 
         def ask(precision: Precision, examples: Sequence[Example], abstain: float, progress: bool) -> list[Reply]:
             computer = self._computer(precision, chosen.name)
-            engine = None if isinstance(computer, Encoder) else computer
+            engine = None if isinstance(computer, Backbone) else computer
             with self._autocast(precision):
                 return predict(
                     chosen, self.parts.backbone, self.tokenizer, examples,
@@ -144,7 +143,7 @@ class Loaded:
         return ask(self.precision, texts, progress)
 
     def _embed(
-        self, computer: Encoder | FastEncoder | OnnxEngine, texts: list[str], layers: str, pooling: str, progress: bool
+        self, computer: Backbone | FastEncoder | OnnxEngine, texts: list[str], layers: str, pooling: str, progress: bool
     ) -> npt.NDArray[np.float32]:
         windows = self._windows(texts)
         flat = [window for parts in windows for window in parts]
@@ -182,21 +181,22 @@ class Loaded:
         room = self.limit - (len(whole.ids) - len(bare.ids))
         front = whole.ids.index(bare.ids[0]) if bare.ids else 0
         head, tail = whole.ids[:front], whole.ids[front + len(bare.ids) :]
-        return [_window(bare, start, room, head, tail) for start in range(0, len(bare.ids), room)]
+        segments = whole.segments[:front], whole.segments[front + len(bare.ids) :]
+        return [_window(bare, start, room, head, tail, *segments) for start in range(0, len(bare.ids), room)]
 
     # ---- who computes --------------------------------------------------------------------------------------------
 
     def _computer(
         self, precision: Precision, head: str, layers: str | None = None, pooling: str | None = None
-    ) -> Encoder | FastEncoder | OnnxEngine:
-        """The graph of a head if ONNX Runtime is wanted; on a CPU the packed encoder; else the encoder itself."""
+    ) -> Backbone | FastEncoder | OnnxEngine:
+        """The graph of a head if ONNX Runtime is wanted; on a CPU the packed encoder; else the backbone itself."""
         backbone = self.parts.backbone
         if self.onnx:
             if precision not in self.graphs:
                 self.graphs[precision] = OnnxEngines(self.folder, precision)
             return self.graphs[precision].get(head, layers, pooling)
         weight = backbone.token_table()
-        if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        if weight.device.type != "cpu" or weight.dtype != torch.float32 or not isinstance(backbone, Encoder):
             return backbone
         if precision not in self.fast:
             self.fast[precision] = FastEncoder(backbone, precision)
@@ -229,7 +229,10 @@ def _example(task: Task, given: str | tuple[str, str] | Example, number: int) ->
     return Example(place, second, first) if task.config.kind == "qa" else Example(place, first, second)
 
 
-def _window(bare: Encoding, start: int, room: int, head: list[int], tail: list[int]) -> Encoding:
+def _window(
+    bare: Encoding, start: int, room: int, head: list[int], tail: list[int], before: list[int], after: list[int]
+) -> Encoding:
+    """A stretch of a text, with what the template puts around it and the segments `before` and `after` of that."""
     part = slice(start, start + room)
     front, back = len(head), len(tail)
     ids = [*head, *bare.ids[part], *tail]
@@ -237,7 +240,7 @@ def _window(bare: Encoding, start: int, room: int, head: list[int], tail: list[i
         ids,
         [(0, 0)] * front + bare.offsets[part] + [(0, 0)] * back,
         [None] * front + bare.words[part] + [None] * back,
-        [0] * len(ids),
+        [*before, *[0] * len(bare.ids[part]), *after],
     )
 
 
@@ -262,7 +265,7 @@ def load(
         return _load_graphs(Path(folder), device, chosen, accept)
     parts = load_parts(folder)
     machine = choose_machine(device)
-    _check_precision(chosen, machine.device.type, parts.backbone.token_table().dtype)
+    _check_precision(chosen, machine.device.type, parts.backbone)
     parts.to(machine.device)
     for module in (parts.backbone, *parts.heads.values(), *parts.tasks.values()):
         module.eval()
@@ -278,11 +281,13 @@ def _load_graphs(folder: Path, device: str, precision: Precision, accept: bool) 
     return Loaded(graphs.parts, folder, precision, accept, onnx=True, graphs={precision: graphs})
 
 
-def _check_precision(precision: Precision, device: str, dtype: torch.dtype) -> None:
+def _check_precision(precision: Precision, device: str, backbone: Backbone) -> None:
     """Refuse what cannot be computed; say what does not pay."""
     if precision == "fp32":
         return
-    if dtype != torch.float32:
+    if device == "cpu" and not isinstance(backbone, Encoder):
+        raise SesameError(f"--precision {precision}: on a CPU this kind of model answers in fp32 only; leave it out")
+    if backbone.token_table().dtype != torch.float32:
         raise SesameError(f"--precision {precision}: the model's weights have 64 bits; leave it out")
     if precision == "int8" and (device != "cpu" or not has_onednn()):
         raise SesameError("--precision int8 is for x86 CPUs; take bf16 or fp32 here, or --device cpu")

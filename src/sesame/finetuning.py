@@ -29,7 +29,9 @@ from sesame import chance
 from sesame.adaptation import TRAIN, adapt
 from sesame.checkpoint.cards import task_card
 from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.hf import FAMILIES
 from sesame.checkpoint.run import Run
+from sesame.checkpoint.tasks import squeeze_of
 from sesame.errors import SesameError
 from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect
@@ -39,6 +41,7 @@ from sesame.multitask import Asked, Subject, card_of_all, check_names, of_task, 
 from sesame.one_seed import SeedRun, keep, predict, steps_of
 from sesame.progress import bar, say
 from sesame.tasks import Task
+from sesame.tasks.predict import ENDLESS
 from sesame.train.parallel import World, join
 from sesame.train.precision import Machine, Precision, choose_machine
 from sesame.transfer import Transfer, fitted, resolve_transfer, task_config
@@ -215,13 +218,12 @@ class _Job:
             raise SesameError(
                 f"{self.wishes.model}: has no tokenizer; put tokenizer.json or vocab.txt beside the weights"
             )
-        rotary = start.backbone.config.positions == "rotary"
+        longest, squeeze = start.backbone.longest, squeeze_of(FAMILIES.get(start.family))  # as transformers' classes
         for subject in self.subjects.values():
             config = fitted(task_config(subject.kind, subject.parts["train"], self.transfer), start.backbone.config)
-            limit = config.length or (512 if rotary else start.backbone.config.max_length)
-            if not rotary:
-                limit = min(limit, start.backbone.config.max_length)
-            subject.encode(replace(config, length=limit), start.backbone, start.tokenizer)
+            limit = config.length or longest or ENDLESS
+            limit = min(limit, longest or limit)
+            subject.encode(replace(config, length=limit, squeeze=squeeze), start.backbone, start.tokenizer)
         count = sum(p.numel() for p in start.backbone.parameters())
         steps = steps_of(self.transfer, {name: subject.lesson for name, subject in self.subjects.items()})
         taught = [f"{name} on {len(one.parts['train']):,} examples" for name, one in self.subjects.items()]

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from sesame.backbones import Backbone, Encoder
+from sesame.backbones import Backbone
 from sesame.checkpoint.folder import Parts
 from sesame.data.examples import Example
 from sesame.data.labelled import read_labelled
@@ -130,11 +130,11 @@ class Subject:
         say(sentence)
         self.notes.append(sentence)
 
-    def encode(self, config: TaskConfig, backbone: Encoder, tokenizer: Tokenizer) -> None:
+    def encode(self, config: TaskConfig, backbone: Backbone, tokenizer: Tokenizer) -> None:
         """Examples to windows of at most `config.length` tokens."""
         self.config = config
         self.metric = self._metric()
-        self.inputs = Inputs(tokenizer, self.config.length, self.config.overlap, backbone.config.segments)
+        self.inputs = Inputs(tokenizer, self.config.length, self.config.overlap, backbone.segment_kinds)
         task = build_task(self.name, self.config, backbone)
         self.items = {part: task.items(self._known(part), self.inputs) for part in self.parts}
         self.lesson = Lesson(

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from sesame import chance
-from sesame.backbones import Encoder, EncoderConfig
+from sesame.backbones import BACKBONES, Backbone, build_backbone
 from sesame.beside import load_beside
 from sesame.checkpoint.folder import Parts, check_fit, load_parts
 from sesame.checkpoint.run import Run
@@ -33,9 +33,11 @@ from sesame.objectives import build as build_objectives
 from sesame.objectives.base import Together
 from sesame.objectives.mlm import MaskedLM
 from sesame.objectives.model import Model
+from sesame.objectives.plm import PermutationLM, TableHead
 from sesame.progress import say
 from sesame.recipe import Recipe
 from sesame.text import Tokenizer
+from sesame.text.template import with_cls
 from sesame.tokenizer_cache import cached_tokenizer
 
 if TYPE_CHECKING:
@@ -65,12 +67,13 @@ class Ingredients:
             load_beside(objective, wishes.start)
         return Model(backbone, objective), untouched
 
-    def _backbone(self, wishes: "Wishes", recipe: Recipe) -> Encoder:
+    def _backbone(self, wishes: "Wishes", recipe: Recipe) -> Backbone:
         if self.started is None:
             settings = {key: value for key, value in recipe.backbone.items() if key != "kind"}
             if recipe.languages.embedded:
                 settings["languages"] = self.languages
-            return Encoder(build_config(EncoderConfig, {**settings, "vocab": len(self.tokenizer)}, "backbone"))
+            _, kind = BACKBONES[recipe.backbone.get("kind", "encoder")]
+            return build_backbone(build_config(kind, {**settings, "vocab": len(self.tokenizer)}, "backbone"))
         backbone = self.started.backbone
         longest = max(stage.length for stage in recipe.stages.values())
         if longest > backbone.config.max_length:
@@ -78,12 +81,12 @@ class Ingredients:
         return backbone
 
     @torch.no_grad()
-    def _count(self, backbone: Encoder, kept: Path) -> None:
+    def _count(self, backbone: Backbone, kept: Path) -> None:
         """Start the token table from counts; tokens that the text does not hold keep their random start."""
-        rows = backbone.embeddings.tokens.weight
         if isinstance(self.train, Mixture):
             say("the token table starts at random: neighbours are counted in one language only")
             return
+        rows = backbone.token_table()
         if kept.is_file():
             found = np.load(kept)
         else:
@@ -102,6 +105,8 @@ def gather_ingredients(wishes: "Wishes", recipe: Recipe, run: Run, files: list[P
     started = load_parts(wishes.start) if wishes.start else None
     kept = run.folder / "tokenizer"
     tokenizer = _tokenizer(wishes, recipe, started, files, kept)
+    if started is None:  # a tokenizer that was made for another kind of model keeps its pieces
+        tokenizer = with_cls(tokenizer, BACKBONES[recipe.backbone.get("kind", "encoder")][0].cls_last)
     if started is not None and wishes.extend:
         started, tokenizer = extend(started, tokenizer, files, wishes.field, wishes.extend, kept)
     spoken = languages_of(wishes)
@@ -145,7 +150,7 @@ def _tokenizer(wishes: "Wishes", recipe: Recipe, started: Parts | None, files: l
 
 def _numbered(spoken: tuple[str, ...], started: Parts | None, wishes: "Wishes") -> tuple[str, ...]:
     """The languages in the order of their embeddings: the start model's, if it has any."""
-    known = () if started is None else started.backbone.config.languages
+    known = () if started is None else getattr(started.backbone.config, "languages", ())
     for language in spoken if known else ():
         if language not in known:
             raise SesameError(f"{wishes.start}: does not know the language {language!r}; it knows {', '.join(known)}")
@@ -155,9 +160,11 @@ def _numbered(spoken: tuple[str, ...], started: Parts | None, wishes: "Wishes") 
 def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:
     """Put the start model's heads into the objectives; gives those that no objective trains: a pooler."""
     for part in objective.all():
-        head = started.heads.get("mlm")
+        head = next((started.heads[name] for name in part.heads() if name in started.heads), None)
         if isinstance(part, MaskedLM) and isinstance(head, MaskedLMHead):
             part.head = head  # as it is: its table may be its own
+        if isinstance(part, PermutationLM) and isinstance(head, TableHead):
+            part.head = head
     trained = objective.heads()
     for name, head in trained.items():
         if name in started.heads:

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from sesame import chance
-from sesame.backbones import Encoder
+from sesame.backbones import Backbone
 from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
@@ -361,7 +361,7 @@ class _Job:
         """The stage's dropout, in the model and in its copy that computes."""
         models = [self.model, self.call.copy] if isinstance(self.call, Shadow) else [self.model]
         for module in (module for model in models for module in model.modules()):
-            if isinstance(module, Encoder):
+            if isinstance(module, Backbone):
                 module.drop(None if stage.dropout < 0 else stage.dropout)
         if isinstance(self.call, Replay):
             self.call.forget()
@@ -527,6 +527,7 @@ def _without_numbers(parts: dict[str, Parts]) -> dict[str, Parts]:
 
 
 def _note(figures: dict[str, Any], state: State) -> str:
-    held = f" · held out {state.held_out['mlm']:.3f}" if "mlm" in state.held_out else ""
+    looked = [state.held_out[name] for name in ("mlm", "plm") if name in state.held_out]
+    held = f" · held out {looked[0]:.3f}" if looked else ""
     health = health_note(figures)
     return f"step {state.step} · loss {figures['loss']:.3f}{held} · {health + ' · ' if health else ''}{note(figures)}"

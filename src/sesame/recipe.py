@@ -15,6 +15,7 @@ from sesame.backbones import BACKBONES
 from sesame.config import build, merge, parse_setting, read_toml, unknown
 from sesame.errors import SesameError
 from sesame.objectives import CONFIGS
+from sesame.text.template import Template
 from sesame.train.optim import OptimConfig
 from sesame.train.schedule import Schedule
 
@@ -27,6 +28,7 @@ class TokenizerConfig:
     size: int = 30_000
     lowercase: bool = True
     strip_accents: bool = False
+    template: Template = "bert"  # which tokens stand around a text
 
     def __post_init__(self) -> None:
         if not 16 <= self.size <= 2_000_000:

@@ -20,7 +20,7 @@ def cached_tokenizer(files: list[Path], field: str, wanted: TokenizerConfig) -> 
     named = json.dumps([stats, field, asdict(wanted)])
     folder = cache_folder() / f"tokenizer-{hashlib.blake2b(named.encode(), digest_size=12).hexdigest()}"
     if not (folder / "tokenizer.json").is_file():
-        made = tokenizer_from(files, field, wanted.kind, wanted.size, wanted.lowercase, wanted.strip_accents)
+        made = tokenizer_from(files, field, **asdict(wanted))
         with whole_folder(folder) as aside:
             made.save(aside)
     return Tokenizer.load(folder)

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import torch
 
-from sesame.backbones import EncoderConfig
 from sesame.config import build, merge, parse_setting, read_toml, unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
@@ -113,9 +112,9 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
     )
 
 
-def fitted(config: TaskConfig, encoder: EncoderConfig) -> TaskConfig:
+def fitted(config: TaskConfig, encoder: Any) -> TaskConfig:
     """The head as the encoder's own family has it: a pooler is BERT's, an encoder like ModernBERT has a transform."""
-    if not encoder.embedding_norm or config.layers != "last" or config.kind == "choice":
+    if not getattr(encoder, "embedding_norm", False) or config.layers != "last" or config.kind == "choice":
         return config
     pooling = "cls" if config.pooling == "pooler" else config.pooling
     return replace(config, transform=config.pooling != "max", pooling=pooling)

@@ -44,6 +44,8 @@ CONFIGS = {
     "tag": TaskConfig("tag", ("O", "B-GOOD", "B-BAD")),
     "qa": TaskConfig("qa", null=True, threshold=0.5),
     "choice": TaskConfig("choice"),
+    "gelu": TaskConfig("classify", NAMES, squeeze="gelu"),
+    "relu": TaskConfig("choice", squeeze="relu"),
     "mean": TaskConfig("classify", NAMES, pooling="mean"),
     "max": TaskConfig("classify", NAMES, pooling="max"),
     "cls": TaskConfig("regress", pooling="cls"),

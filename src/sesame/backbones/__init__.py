@@ -6,6 +6,26 @@ from sesame.backbones.base import Backbone, Encoded, State
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.xlnet import XLNet, XLNetConfig
 
-BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {"encoder": (Encoder, EncoderConfig)}  # what a recipe may name
+BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may name
+    "encoder": (Encoder, EncoderConfig),
+    "xlnet": (XLNet, XLNetConfig),
+}
 
-__all__ = ["BACKBONES", "Backbone", "Encoded", "Encoder", "EncoderConfig", "State", "XLNet", "XLNetConfig"]
+
+def build_backbone(config: Any) -> Backbone:
+    """The backbone that these settings describe."""
+    kinds: dict[type, type[Any]] = {settings: kind for kind, settings in BACKBONES.values()}
+    return kinds[type(config)](config)  # type: ignore[no-any-return]
+
+
+__all__ = [
+    "BACKBONES",
+    "Backbone",
+    "Encoded",
+    "Encoder",
+    "EncoderConfig",
+    "State",
+    "XLNet",
+    "XLNetConfig",
+    "build_backbone",
+]

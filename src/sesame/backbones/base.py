@@ -6,7 +6,7 @@ top, so that freezing, layer-wise rates and distillation work for all of them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 from torch import Tensor, nn
 
@@ -77,7 +77,23 @@ class Backbone(nn.Module):
     width: int
     vocab: int
     depth: int  # layers above the embeddings
+    config: Any  # its settings, a dataclass of its own kind
+    blocks: nn.ModuleList  # the layers, bottom to top; shared ones several times
     cls_last = False  # True: [CLS], whose state stands for the whole text, is a row's last token and not its first
+
+    @property
+    def longest(self) -> int | None:
+        """How many tokens it reads at once; None: no end."""
+        raise NotImplementedError
+
+    @property
+    def segment_kinds(self) -> int:
+        """How many segments it tells apart."""
+        raise NotImplementedError
+
+    def drop(self, rate: float | None) -> None:
+        """From now on this dropout everywhere; None: as configured. The configuration, which is saved, stays."""
+        raise NotImplementedError
 
     def groups(self) -> list[nn.Module]:
         """The modules from bottom to top."""

@@ -38,9 +38,7 @@ class EncoderConfig:
     order: Literal["post", "pre", "branch"] = "post"
     activation: Literal["relu", "gelu", "gelu_tanh", "geglu"] = "gelu"
     bias: bool = True  # False: none anywhere but for the output of a masked language model
-    embedding_norm: bool = (
-        False  # pre: the first norm stands behind the embeddings, not in the first block (ModernBERT)
-    )
+    embedding_norm: bool = False  # pre: the first norm stands behind the embeddings, as in ModernBERT
     embedding_width: int = 0  # 0: width (ALBERT: 128)
     share: Literal["none", "all", "attention", "feedforward"] = "none"
     causal: bool = False  # every token sees only those before it and itself
@@ -69,6 +67,8 @@ class EncoderConfig:
 
 
 class Encoder(Backbone):
+    config: EncoderConfig
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config, self.width, self.vocab, self.depth = config, config.width, config.vocab, config.depth
@@ -118,8 +118,15 @@ class Encoder(Backbone):
     def groups(self) -> list[nn.Module]:
         return [self.embeddings, *dict.fromkeys(self.blocks), self.final_norm]
 
+    @property
+    def longest(self) -> int | None:
+        return None if self.config.positions == "rotary" else self.config.max_length
+
+    @property
+    def segment_kinds(self) -> int:
+        return self.config.segments
+
     def drop(self, rate: float | None) -> None:
-        """From now on this dropout everywhere; None: as configured. The configuration, which is saved, stays."""
         for module in self.modules():
             if isinstance(module, Dropout):
                 module.rate = self.config.dropout if rate is None else rate

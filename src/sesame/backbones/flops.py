@@ -18,6 +18,7 @@ from torch import nn
 
 from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.smaller import smaller
+from sesame.backbones.xlnet import XLNetConfig
 from sesame.nn.embeddings import padded_vocab
 
 PASSES = 3  # forward once, backward twice as much
@@ -43,6 +44,9 @@ class Work:
     )
     pair: bool = False  # the head on [CLS] of next-sentence prediction
     generator: Generator | None = None  # runs before; then a head tells at every place whether the token was replaced
+    part: int = 0  # XLNet: the row is passed in parts of so many tokens; 0: whole
+    both: bool = False  # XLNet: some rows are read from their end
+    rows: int = 0  # that are passed together; 0: so many that what is done once for all of them does not count
 
     @property
     def restored(self) -> int:
@@ -95,9 +99,7 @@ def _cost(config: Any, work: Work) -> Cost:
     if work.generator is None:
         return cost
     made = _cost(smaller(config, work.generator.width, work.generator.depth), Work(work.length, work.generator.masked))
-    told = work.length * (
-        config.width * config.width + config.width
-    )  # the head of the backbone: D D + D at every place
+    told = work.length * (config.width * config.width + config.width)  # the backbone's head: D D + D at every place
     return Cost(cost.products + told + made.products, cost.kept + made.kept + 2 * work.length * config.width)
 
 
@@ -144,4 +146,47 @@ def _encoder_kept(c: EncoderConfig, work: Work, inner: int, narrow: int, rows: i
     return length * narrow * (2 + drops) + (c.depth - 1) * block(length) + block(read) + head
 
 
-FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {EncoderConfig: _encoder}
+def _xlnet(c: XLNetConfig, work: Work) -> Cost:
+    """A row goes through in parts of l tokens, each with the M remembered before it; the query stream asks at k places.
+    Both streams read the same keys; a score needs two products, with the key and with the distance (M + 2 l of them):
+
+    products = sum over parts of  depth (2 (M + l) D D + far)  +  (depth - 1) stream(l)  +  depth stream(k)  +  k D V
+    stream(n) = n (2 D D + 2 (M + l) D + (M + 2 l) D + 2 D + 2 D F)         far = (M + 2 l) D D, once for all rows
+
+    Its own last layer the content stream does not need. The encodings of distances are constant, so W_R costs one product
+    less in the backward pass. Without targets there is no query stream, and the last layer asks where it is read.
+    """
+    width, inner, query = c.width, c.inner or 4 * c.width, work.masked is not None
+    products, kept, memory = 0.0, 0.0, 0
+    for begin in range(0, work.length, work.part or work.length):
+        length = min(work.part or work.length, work.length - begin)
+        asked = _targets(work, begin + length) - _targets(work, begin) if query else work.read
+        keys, far = memory + length, memory + 2 * length
+        stream = 2 * width * width + 2 * keys * width + far * width + 2 * width + 2 * width * inner
+        once = (1 + work.both) * far * width * width * 2 / PASSES / work.rows if work.rows else 0
+        products += c.depth * (2 * keys * width * width + once)
+        products += stream * ((c.depth - 1) * length + (c.depth if query else 1) * asked)
+        kept += _xlnet_kept(c, length, keys, asked, query) + work.both * c.depth * far * width
+        memory += min(length, c.reuse or length)
+        memory = min(memory, c.memory or memory)
+    rows = padded_vocab(c.vocab)
+    return Cost(products + work.restored * width * rows, kept + work.restored * (width + 2 * rows))
+
+
+def _targets(work: Work, end: int) -> int:
+    """How many of the first tokens of a row are asked for."""
+    return round((work.masked or 0.0) * end)
+
+
+def _xlnet_kept(c: XLNetConfig, length: int, keys: int, asked: int, query: bool) -> float:
+    """Per key and layer its input and keys and values, 3 D; per question what a block of an encoder keeps, with the query
+    three times (it has three biases), and a row of scores: with attention dropout as an encoder, else bias and softmax.
+    Where rows are read in both directions, each also has its choice of the distances, (M + 2 l) D in a layer."""
+    width, inner, drops = c.width, c.inner or 4 * c.width, c.dropout > 0
+    maps = c.heads * keys * (3 if c.attention_dropout > 0 else 2)
+    each = (7 + 2 * drops) * width + (2 + 2 * drops) * inner + maps
+    asks = (c.depth - 1) * length + (c.depth if query else 1) * asked
+    return c.depth * 3 * keys * width + each * asks + length * width * (1 + drops)
+
+
+FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {EncoderConfig: _encoder, XLNetConfig: _xlnet}

@@ -17,7 +17,9 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from sesame.backbones.base import Backbone
 from sesame.backbones.encoder import Encoder
+from sesame.backbones.xlnet import XLNet
 from sesame.errors import SesameError
 from sesame.nn.embeddings import padded_vocab
 
@@ -31,9 +33,10 @@ class TokenHead(Protocol):
 
 
 Head = TypeVar("Head", bound=TokenHead)
+Grown = TypeVar("Grown", bound=Backbone)
 
 
-def grow(backbone: Encoder, pieces: Sequence[Sequence[int]], *, first: int | None = None) -> Encoder:
+def grow(backbone: Grown, pieces: Sequence[Sequence[int]], *, first: int | None = None) -> Grown:
     """A copy with a row for each entry of `pieces`, the old ids that a new word stood for.
 
     `first` is the id of the first new word, the length of the tokenizer before it was extended; the number of rows of
@@ -41,7 +44,8 @@ def grow(backbone: Encoder, pieces: Sequence[Sequence[int]], *, first: int | Non
     """
     size = _new_size(backbone.vocab, pieces, first)
     grown = deepcopy(backbone)
-    tokens = grown.embeddings.tokens
+    assert isinstance(grown, Encoder | XLNet)
+    tokens = grown.embeddings.tokens if isinstance(grown, Encoder) else grown.tokens
     tokens.weight = _grow_parameter(tokens.weight, backbone.vocab, pieces, first, padded_vocab(size))
     tokens.num_embeddings = padded_vocab(size)
     grown.config, grown.vocab = replace(backbone.config, vocab=size), size

@@ -94,6 +94,7 @@ class XLNetBlock(nn.Module):
 
 class XLNet(Backbone):
     cls_last = True
+    config: XLNetConfig
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__()
@@ -103,9 +104,26 @@ class XLNet(Backbone):
         self.blocks = nn.ModuleList(XLNetBlock(config) for _ in range(config.depth))
         self.dropout = Dropout(config.dropout)
         self.apply(bert_init(config.init))
+        with torch.no_grad():  # rows that no id points at are never saved: they must not count in a norm of the table
+            self.tokens.weight[config.vocab :] = 0.0
+
+    @property
+    def longest(self) -> int | None:
+        return self.config.max_length  # nothing in it ends there, but attention over a whole book would fill any memory
+
+    @property
+    def segment_kinds(self) -> int:
+        return 3  # A, B and [CLS]; it asks only whether two are the same
 
     def groups(self) -> list[nn.Module]:
         return [self.tokens, *self.blocks]
+
+    def drop(self, rate: float | None) -> None:
+        for module in self.modules():
+            if isinstance(module, Dropout):
+                module.rate = self.config.dropout if rate is None else rate
+            elif isinstance(module, RelativeAttention):
+                module.rate = self.config.attention_dropout if rate is None else rate
 
     def token_table(self) -> Tensor:
         return self.tokens.weight

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sesame.backbones import Encoder, EncoderConfig
+from sesame.backbones import Backbone, EncoderConfig, XLNetConfig, build_backbone
 from sesame.checkpoint.hf import FAMILIES, find_family
 from sesame.checkpoint.names import Row, export_state, import_state
 from sesame.checkpoint.tasks import OURS, describe, leading, read_tasks
@@ -27,6 +27,7 @@ from sesame.config import build, dump_toml
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json, write_whole
 from sesame.objectives import MaskedLMHead, PairHead, ReplacedHead
+from sesame.objectives.plm import TableHead
 from sesame.progress import say
 from sesame.tasks import Task
 from sesame.text import Tokenizer
@@ -37,9 +38,9 @@ FIRST = 16  # specials stand among the first ids, in all tokenizers that were ma
 
 @dataclass
 class Parts:
-    """What a folder holds: an encoder, its heads by name, a tokenizer."""
+    """What a folder holds: a backbone, its heads by name, a tokenizer."""
 
-    backbone: Encoder
+    backbone: Backbone
     heads: dict[str, nn.Module] = field(default_factory=dict)
     tokenizer: Tokenizer | None = None
     unused: list[str] = field(default_factory=list)  # tensors of the file that no part of ours took
@@ -81,9 +82,9 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
         described |= specials
         module.finish(named, described)
         named |= {OURS + name: state[name].contiguous() for name in beside}
-        described |= describe(parts.tasks, lead)
+        described |= describe(parts.tasks, lead, described)
     if parts.tokenizer is not None:
-        _for_model(parts.tokenizer, config).save(folder)
+        _for_model(parts.tokenizer, parts.backbone).save(folder)
     described["torch_dtype"] = "float32" if all(t.dtype == torch.float32 for t in named.values()) else "float64"
     write_json(folder / "config.json", described)
     save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
@@ -113,10 +114,10 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return {f"{role}_token_id": id for role, id in tokenizer.ids().items() if role in ("pad", "bos", "eos", "mask")}
 
 
-def _for_model(tokenizer: Tokenizer, config: EncoderConfig) -> Tokenizer:
+def _for_model(tokenizer: Tokenizer, backbone: Backbone) -> Tokenizer:
     """The tokenizer as it is written beside a model: one that tells no segments apart must not be given any."""
     names = tokenizer.input_names()
-    if config.segments > 1 or "token_type_ids" not in names:
+    if backbone.segment_kinds > 1 or "token_type_ids" not in names:
         return tokenizer
     names.remove("token_type_ids")
     return Tokenizer(tokenizer.backend, tokenizer.roles, tokenizer.max_length, inputs=names, name=tokenizer.name)
@@ -142,14 +143,14 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
     kind = found.get("model_type") or _old_model_type(found, folder)
     if kind == OWN:
         config = build(EncoderConfig, found.get("encoder", {}), str(folder / "config.json"))
-        parts = _fill(Encoder(config), read_weights(folder), None, found, folder, more)
+        parts = _fill(build_backbone(config), read_weights(folder), None, found, folder, more)
     elif kind in FAMILIES:
         module = FAMILIES[kind]
         try:
             config = module.read_config(found, str(folder / "config.json"))
         except (TypeError, ValueError, KeyError) as error:
             raise SesameError(f"{folder / 'config.json'}: a setting is wrong ({error}); copy the file again") from error
-        parts = _fill(Encoder(config), read_weights(folder), module, found, folder, more)
+        parts = _fill(build_backbone(config), read_weights(folder), module, found, folder, more)
         parts.family = kind
     else:
         known = ", ".join(sorted(FAMILIES))
@@ -184,7 +185,7 @@ def check_fit(tokenizer: Tokenizer, vocab: int, place: str) -> None:
 
 
 def _fill(
-    backbone: Encoder,
+    backbone: Backbone,
     weights: dict[str, Tensor],
     family: ModuleType | None,
     config: Mapping[str, Any],
@@ -192,9 +193,9 @@ def _fill(
     more: Mapping[str, nn.Module] | None,
 ) -> Parts:
     """Put weights into a backbone and those heads that the file holds whole."""
-    tasks = read_tasks(config, backbone, str(folder / "config.json"))
+    tasks = read_tasks(config, backbone, str(folder / "config.json"), family)
     found, table = _names(backbone.config, weights, family, config, tasks)
-    own_table = any(row.ours == "mlm.table" and row.theirs[0] in found for row in table)
+    own_table = any(row.ours in ("mlm.table", "plm.table") and row.theirs[0] in found for row in table)
     plain = not any(row.ours == "mlm.dense.weight" for row in table)
     heads = _pretrained_heads(backbone.config, own_table, plain)
     for task in tasks.values():
@@ -236,7 +237,7 @@ def _fill(
 
 
 def _names(
-    encoder: EncoderConfig,
+    settings: Any,
     weights: dict[str, Tensor],
     family: ModuleType | None,
     config: Mapping[str, Any],
@@ -248,13 +249,18 @@ def _names(
     kept = {name: tensor for name, tensor in weights.items() if name.startswith(OURS)}
     found = family.clean({name: t for name, t in weights.items() if name not in kept}, config) | kept
     lead = leading(tasks, family)
-    table = family.table(encoder, None if lead is None else (lead.name, lead.config.kind))
+    table = family.table(settings, None if lead is None else (lead.name, lead.config.kind))
     table = [row for row in table if OURS + row.ours not in kept]
     return found, table + [Row(name.removeprefix(OURS), (name,)) for name in kept]
 
 
-def _pretrained_heads(config: EncoderConfig, own_table: bool, plain: bool) -> dict[str, nn.Module]:
+def _pretrained_heads(config: EncoderConfig | XLNetConfig, own_table: bool, plain: bool) -> dict[str, nn.Module]:
     """Every head that pre-training may leave behind; those that a file does not hold are dropped later."""
+    if isinstance(config, XLNetConfig):
+        return {
+            "plm": TableHead(config.width, config.vocab, tied=not own_table),
+            "pooler": PairHead(config.width).pooler,
+        }
     activation = "gelu" if config.activation == "geglu" else config.activation
     narrow = config.embedding_width or config.width
     pair = PairHead(config.width)

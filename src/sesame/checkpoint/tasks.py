@@ -7,13 +7,14 @@ as "sesame.NAME.weight": transformers leaves them alone, `sesame.load` finds the
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from sesame.backbones import Backbone
 from sesame.config import build
 from sesame.errors import SesameError
 from sesame.tasks import Task, TaskConfig, build_task
+from sesame.tasks.base import Squeeze
 from sesame.tasks.pooled import PooledTask
 
 CLASSES = {
@@ -26,30 +27,41 @@ CLASSES = {
 OURS = "sesame."  # before the names of what transformers has no place for
 
 
-def leading(tasks: Mapping[str, Task], family: ModuleType) -> Task | None:
-    """The task that a class of transformers can hold; `family.TASKS` are the kinds that it has classes for.
+def squeeze_of(family: ModuleType | None) -> Squeeze:
+    """What ends the pooler of the family's classes for whole texts."""
+    return getattr(family, "SQUEEZE", "tanh")
 
-    Where `family.TRANSFORM` is said, its classes read [CLS] or the mean through a transform, else [CLS] through a pooler.
-    """
-    transform = getattr(family, "TRANSFORM", False)
-    poolings = ("cls", "mean") if transform else ("pooler",)
+
+def leading(tasks: Mapping[str, Task], family: ModuleType) -> Task | None:
+    """The task that a class of transformers can hold: of a kind that the family has a class for, with the same way to it."""
     for task in tasks.values():
-        pooled = task.config.kind in ("classify", "regress", "choice")
-        if (
-            task.config.kind in family.TASKS
-            and task.config.layers == "last"
-            and task.config.transform == transform
-            and (task.config.pooling in poolings or not pooled)
-        ):
+        config = task.config
+        if config.kind in family.TASKS and config.layers == "last" and _same_way(config, family):
             return task
     return None
 
 
-def describe(tasks: Mapping[str, Task], lead: Task | None) -> dict[str, Any]:
-    """What config.json says of the tasks."""
+def _same_way(config: TaskConfig, family: ModuleType) -> bool:
+    """Whether states reach the last layer as in the family's classes: [CLS] through its pooler, or, where
+    `family.TRANSFORM` is said, [CLS] or the mean through a transform."""
+    transform = getattr(family, "TRANSFORM", False)
+    if config.transform != transform:
+        return False
+    if config.kind in ("tag", "qa"):
+        return True
+    if transform:
+        return config.pooling in ("cls", "mean")
+    return config.pooling == "pooler" and config.squeeze == squeeze_of(family)
+
+
+def describe(
+    tasks: Mapping[str, Task], lead: Task | None, said: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """What config.json says of the tasks; `said` is what it says already."""
     found: dict[str, Any] = {}
     if tasks:
-        found["sesame"] = {"tasks": {name: asdict(task.config) for name, task in tasks.items()}}
+        ours = {name: asdict(task.config) for name, task in tasks.items()}
+        found["sesame"] = {**said.get("sesame", {}), "tasks": ours}
     if lead is None:
         return found
     config = lead.config
@@ -65,13 +77,15 @@ def describe(tasks: Mapping[str, Task], lead: Task | None) -> dict[str, Any]:
     return found
 
 
-def read_tasks(found: Mapping[str, Any], backbone: Backbone, place: str) -> dict[str, Task]:
+def read_tasks(
+    found: Mapping[str, Any], backbone: Backbone, place: str, family: ModuleType | None = None
+) -> dict[str, Task]:
     """The tasks of a folder, still without weights: those that we wrote, or the one that its class of transformers names."""
     own = found.get("sesame")
     if isinstance(own, Mapping) and isinstance(own.get("tasks"), Mapping):
         configs = {name: build(TaskConfig, value, f"{place}: task {name}") for name, value in own["tasks"].items()}
     else:
-        config = _foreign(found)
+        config = _foreign(found, squeeze_of(family))
         if config is not None and found.get("model_type") == "modernbert":
             config = replace(config, transform=True, pooling=found.get("classifier_pooling", "cls"))
         configs = {} if config is None else {config.kind: config}
@@ -81,16 +95,17 @@ def read_tasks(found: Mapping[str, Any], backbone: Backbone, place: str) -> dict
 
 
 def share_pooler(tasks: Mapping[str, Task]) -> None:
-    """Tasks of one model that read [CLS] through a pooler read it through the same one."""
-    with_pooler = [task for task in tasks.values() if isinstance(task, PooledTask) and task.pooler is not None]
+    """Tasks of one model that read [CLS] through BERT's pooler read it through the same one."""
+    pooled = [task for task in tasks.values() if isinstance(task, PooledTask) and "pooler" in task.heads()]
+    with_pooler = [task for task in pooled if task.pooler is not None]
     for task in with_pooler[1:]:
         if task.choice.width != with_pooler[0].choice.width:
             raise SesameError("tasks that share a model must choose the same layers; set one choice for all")
         task.pooler = with_pooler[0].pooler
 
 
-def _foreign(found: Mapping[str, Any]) -> TaskConfig | None:
-    name = (found.get("architectures") or [""])[0]
+def _foreign(found: Mapping[str, Any], squeeze: Squeeze) -> TaskConfig | None:
+    name = (found.get("architectures") or [""])[0].removesuffix("Simple")  # XLNet's, without a beam
     kind = next((kind for kind, suffix in CLASSES.items() if name.endswith(suffix)), None)
     if kind is None:
         return None
@@ -101,7 +116,9 @@ def _foreign(found: Mapping[str, Any]) -> TaskConfig | None:
     labels = tuple(str(table[key]) for key in sorted(table, key=int))
     problem = found.get("problem_type")
     if kind == "classify" and (problem == "regression" or (problem is None and len(labels) == 1)):
-        return TaskConfig("regress")
+        return TaskConfig("regress", squeeze=squeeze)
     if kind == "classify":
-        return TaskConfig("classify", labels, multi=problem == "multi_label_classification")
-    return TaskConfig("tag", labels) if kind == "tag" else TaskConfig(kind, null=kind == "qa")  # type: ignore[arg-type]
+        return TaskConfig("classify", labels, multi=problem == "multi_label_classification", squeeze=squeeze)
+    if kind == "choice":
+        return TaskConfig("choice", squeeze=squeeze)
+    return TaskConfig("tag", labels) if kind == "tag" else TaskConfig("qa", null=True)

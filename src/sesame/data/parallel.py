@@ -130,7 +130,9 @@ def _from_json(text: str, fields: tuple[str, str] | None, place: str) -> tuple[s
     names = fields or tuple(name for name, value in row.items() if isinstance(value, str))
     if len(names) != 2:
         have = ", ".join(map(str, names)) or "none"
-        raise SesameError(f"{place}: two fields with text are needed to guess, found {have}; call them by the languages' names")
+        raise SesameError(
+            f"{place}: two fields with text are needed to guess, found {have}; call them by the languages' names"
+        )
     return _text(row, names[0], place), _text(row, names[1], place)
 
 

@@ -5,18 +5,26 @@ from pathlib import Path
 from sesame.data.readers import corpus_size, read_documents
 from sesame.progress import bar, say
 from sesame.text import Tokenizer
+from sesame.text.template import Template
 from sesame.text.train import Kind, train_tokenizer
 
 
 def tokenizer_from(
-    files: list[Path], field: str, kind: Kind, size: int, lowercase: bool, strip_accents: bool
+    files: list[Path],
+    field: str,
+    kind: Kind,
+    size: int,
+    lowercase: bool,
+    strip_accents: bool,
+    template: Template = "bert",
 ) -> Tokenizer:
     """Train a tokenizer on files; byte-level BPE keeps the text as it is, so nothing is lower-cased there."""
     with bar("tokenizer", corpus_size(files), "B") as shown:
         texts = (document.text for document in read_documents(files, field, shown.advance))
         made = train_tokenizer(
-            texts, kind, size, lowercase=lowercase and kind != "bpe", strip_accents=strip_accents and kind != "bpe"
-        )
+            texts, kind, size, lowercase=lowercase and kind != "bpe", strip_accents=strip_accents and kind != "bpe",
+            template=template,
+        )  # fmt: skip
     if len(made) < size:
         say(f"the text gives only {len(made):,} pieces of the {size:,} wanted")
     return made

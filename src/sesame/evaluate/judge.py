@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sesame.backbones import Encoder
+from sesame.backbones import Backbone
 from sesame.checkpoint.folder import load_parts
 from sesame.data.examples import Example
 from sesame.data.labelled import read_labelled
@@ -61,7 +61,7 @@ class _Judged:
     """A model with the task that it is judged by."""
 
     task: Task
-    backbone: Encoder
+    backbone: Backbone
     tokenizer: Tokenizer
 
     def answers(self, examples: Sequence[Example]) -> list[Any]:

@@ -30,7 +30,7 @@ def _mlm(config: MaskedLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
         raise SesameError(
             "masked language modelling needs a mask token, and this tokenizer has none; train another one"
         )
-    return MaskedLM(config, _token_head(backbone, config.plain), vocab)
+    return MaskedLM(config, _token_head(_only_encoder("mlm", backbone), config.plain), vocab)
 
 
 def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
@@ -41,32 +41,38 @@ def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     return CausalLM(config, _token_head(backbone, config.plain))
 
 
-def _token_head(backbone: Backbone, plain: bool) -> MaskedLMHead:
-    assert isinstance(backbone, Encoder)
+def _only_encoder(name: str, backbone: Backbone) -> Encoder:
+    if not isinstance(backbone, Encoder):
+        raise SesameError(
+            f'objectives.{name} needs backbone.kind = "encoder"; an XLNet learns by objectives.plm (recipe xlnet)'
+        )
+    return backbone
+
+
+def _token_head(backbone: Encoder, plain: bool) -> MaskedLMHead:
     c = backbone.config
     activation = "gelu" if c.activation == "geglu" else c.activation
     return MaskedLMHead(c.width, c.embedding_width or c.width, c.vocab, activation, c.eps, plain=plain, bias=c.bias)
 
 
 def _nsp(config: NextSentenceConfig, backbone: Backbone, vocab: Vocab) -> Objective:
-    return PairLabel("nsp", config.weight, PairHead(backbone.width))
+    return PairLabel("nsp", config.weight, PairHead(_only_encoder("nsp", backbone).width))
 
 
 def _sop(config: SentenceOrderConfig, backbone: Backbone, vocab: Vocab) -> Objective:
-    return PairLabel("sop", config.weight, PairHead(backbone.width))
+    return PairLabel("sop", config.weight, PairHead(_only_encoder("sop", backbone).width))
 
 
 def _rtd(config: ReplacedConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if "mask" not in vocab.roles:
         raise SesameError("replaced-token detection needs a mask token, and this tokenizer has none; train another one")
-    assert isinstance(backbone, Encoder)
-    return Replaced(config, backbone, vocab)
+    return Replaced(config, _only_encoder("rtd", backbone), vocab)
 
 
 def _plm(config: PermutationLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if not isinstance(backbone, XLNet):
         raise SesameError(
-            "permutation language modelling needs the XLNet backbone, which recipes cannot name yet; take objectives.mlm"
+            'permutation language modelling needs the XLNet backbone; set backbone.kind = "xlnet", as recipe xlnet does'
         )
     return PermutationLM(config, TableHead(backbone.width, backbone.vocab), vocab)
 

@@ -2,13 +2,13 @@
 
 from torch import nn
 
-from sesame.backbones import Encoder
+from sesame.backbones import Backbone
 from sesame.data.batch import Batch
 from sesame.objectives.base import Term, Together
 
 
 class Model(nn.Module):
-    def __init__(self, backbone: Encoder, objective: Together) -> None:
+    def __init__(self, backbone: Backbone, objective: Together) -> None:
         super().__init__()
         self.backbone, self.objective = backbone, objective
         self.frozen = False

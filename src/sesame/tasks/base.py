@@ -23,6 +23,7 @@ from sesame.objectives.base import Objective, Term
 from sesame.tasks.layers import LayerChoice
 from sesame.tasks.windows import Inputs, Window
 
+Squeeze = Literal["tanh", "gelu", "relu"]
 Reply = dict[str, Any]
 """An answer as JSON takes it."""
 
@@ -38,6 +39,7 @@ class TaskConfig:
     layers: str = "last"  # which hidden states the head reads: see `LAYERS`
     pooling: Literal["pooler", "cls", "mean", "max"] = "pooler"  # how a text's states become one vector
     transform: bool = False  # states pass norm(gelu(W h)) before the last layer, as ModernBERT's classes have it
+    squeeze: Squeeze = "tanh"  # what the pooler ends in: BERT's tanh, ELECTRA's gelu, DistilBERT's relu
     length: int = 0  # tokens in a window; 0: as many as the model takes
     overlap: float = 0.25  # share of a window that the next one repeats
     temperature: float = 1.0  # logits are divided by it: calibrated probabilities

@@ -14,6 +14,7 @@ from sesame.backbones.fast import FastEncoder
 from sesame.config import unknown
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
+from sesame.nn.attention.multihead import take
 from sesame.progress import Bar
 from sesame.tasks.answer import Engine
 from sesame.tasks.inputs import batch_of, by_length
@@ -53,7 +54,9 @@ def embed(
         batch = batch_of([encodings[i] for i in group], pad).to(device)
         with torch.inference_mode():
             if isinstance(backbone, Backbone | FastEncoder):
-                vectors = _pool(_encode(backbone, batch, layers, pooling), layers, pooling, pooler).cpu()
+                vectors = _pool(
+                    _encode(backbone, batch, layers, pooling), layers, pooling, pooler, _cls(backbone, batch)
+                ).cpu()
             else:
                 vectors = backbone.logits(batch)
         for row, index in enumerate(group):
@@ -74,17 +77,23 @@ def _encode(backbone: Backbone | FastEncoder, batch: Batch, layers: str, pooling
     """No more of the last layer than is read."""
     if layers != "last":
         return backbone(batch)
-    only = batch.lengths.new_zeros(batch.size, 1) if pooling in ("cls", "pooler") else None
+    only = _cls(backbone, batch) if pooling in ("cls", "pooler") else None
     return backbone(batch, only, last=True) if isinstance(backbone, FastEncoder) else backbone(batch, only)
 
 
-def _pool(encoded: Encoded, layers: str, pooling: str, pooler: nn.Module | None) -> Tensor:
+def _cls(backbone: Backbone | FastEncoder, batch: Batch) -> Tensor:
+    """Where the class token stands. (B, 1)"""
+    last = isinstance(backbone, Backbone) and backbone.cls_last
+    return batch.lengths[:, None] - 1 if last else batch.lengths.new_zeros(batch.size, 1)
+
+
+def _pool(encoded: Encoded, layers: str, pooling: str, pooler: nn.Module | None, cls: Tensor) -> Tensor:
     chosen = choose_layers(layers, encoded.layers)
     if pooling == "none":
         return chosen
-    if pooling == "pooler":
-        assert pooler is not None
-        return pooler(chosen[:, 0]).tanh()  # type: ignore[no-any-return]
+    if pooling in ("cls", "pooler"):
+        first = (chosen if encoded.only is not None else take(chosen, cls))[:, 0]
+        return first if pooling == "cls" or pooler is None else pooler(first).tanh()
     batch = encoded.batch
     if pooling == "mean" and batch.full:
         return chosen.mean(1)

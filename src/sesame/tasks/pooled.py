@@ -1,16 +1,18 @@
 """Tasks with one answer for a whole text (or pair): the windows' vectors are averaged, then a linear layer answers.
 
     v = mean over windows of pool(h);   logits = W dropout(v) + b
-    pool: "pooler" tanh(W_p h_[CLS] + b_p) (BERT), "cls", "mean" or "max" over the tokens
+    pool: "pooler" f(W_p h_[CLS] + b_p), "cls", "mean" or "max" over the tokens
+    f: tanh (BERT), gelu (ELECTRA) or relu (DistilBERT)
 
 Unusual: a long document trains and predicts through all of its windows; in training at most `WINDOWS` of them, drawn anew
 each time. With one window this is what transformers' `*ForSequenceClassification` computes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesame.backbones import Backbone, Encoded
@@ -22,20 +24,23 @@ from sesame.tasks.base import Item, Task, TaskConfig
 from sesame.tasks.windows import Inputs, Window
 
 WINDOWS = 8
+SQUEEZES: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": F.gelu, "relu": torch.relu}
 
 
 class PooledTask(Task):
     def __init__(self, name: str, config: TaskConfig, backbone: Backbone, outputs: int, dropout: float) -> None:
         super().__init__(name, config, backbone, outputs, dropout)
         # Where a text's state is read: [CLS], or the last token of a backbone that reads from left to right.
-        self.at_end = bool(getattr(getattr(backbone, "config", None), "causal", False))
+        self.at_end = backbone.cls_last or bool(getattr(getattr(backbone, "config", None), "causal", False))
         self.pooler = None
         if config.pooling == "pooler":
             self.pooler = nn.Linear(self.choice.width, self.choice.width)
             self.pooler.apply(bert_init())
 
     def heads(self) -> dict[str, nn.Module]:
-        return super().heads() | ({} if self.pooler is None else {"pooler": self.pooler})
+        """A pooler with BERT's tanh is the model's own, which pre-training may have left behind; others are the task's."""
+        name = "pooler" if self.config.squeeze == "tanh" else f"{self.name}.pooler"
+        return super().heads() | ({} if self.pooler is None else {name: self.pooler})
 
     # ---- examples to batches -------------------------------------------------------------------------------------
 
@@ -94,7 +99,7 @@ class PooledTask(Task):
     def vectors(self, features: Tensor, batch: Batch, slots: int) -> Tensor:
         """One vector for each slot, averaged over its windows. Shape: (J, B, D) -> (S, D)."""
         x = self.choice(features)
-        x = self.standard(x) if self.pooler is None else torch.tanh(self.pooler(x))
+        x = self.standard(x) if self.pooler is None else SQUEEZES[self.config.squeeze](self.pooler(x))
         rows = batch.targets[self.name].rows
         assert rows is not None
         count = torch.zeros(slots, device=x.device, dtype=x.dtype).index_add(0, rows, torch.ones_like(x[:, 0]))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from sesame.backbones import Encoder
+from sesame.backbones import Backbone
 from sesame.backbones.fast import FastEncoder
 from sesame.data.examples import Example
 from sesame.errors import SesameError
@@ -15,10 +15,12 @@ from sesame.tasks.base import Reply, Task
 from sesame.tasks.windows import Inputs
 from sesame.text import Tokenizer
 
+ENDLESS = 512  # tokens of a window where the backbone has no limit
+
 
 def predict(
     task: Task,
-    backbone: Encoder,
+    backbone: Backbone,
     tokenizer: Tokenizer,
     examples: Sequence[Example],
     *,
@@ -37,7 +39,7 @@ def predict(
     for example in examples:
         _check(task, example)
     limit = window_length(task, backbone)
-    inputs = Inputs(tokenizer, limit, task.config.overlap, backbone.config.segments)
+    inputs = Inputs(tokenizer, limit, task.config.overlap, backbone.segment_kinds)
     items = task.items([replace(example, label=None) for example in examples], inputs)  # labels may be of any kind
     long = sum(len(set(item.slots)) < len(item.windows) for item in items)
     if long:
@@ -49,10 +51,8 @@ def predict(
     return [_withheld(reply, abstain) for reply in answer(task, examples, items, logits)]
 
 
-def window_length(task: Task, backbone: Encoder) -> int:
-    config = backbone.config
-    most = 512 if config.positions == "rotary" else config.max_length
-    return task.config.length or most
+def window_length(task: Task, backbone: Backbone) -> int:
+    return task.config.length or backbone.longest or ENDLESS
 
 
 def _check(task: Task, example: Example) -> None:

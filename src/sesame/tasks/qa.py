@@ -74,7 +74,7 @@ class Answerer(Task):
         found: dict[tuple[int, int], float] = {}
         null = float("inf")
         for window, scores in zip(item.windows, logits, strict=True):
-            null = min(null, float(scores[0].sum()))
+            null = min(null, float(scores[window.cls].sum()))
             for score, span in _spans(scores, window):
                 found[span] = max(score, found.get(span, -float("inf")))
         ranked = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:BEST]
@@ -96,14 +96,15 @@ class Answerer(Task):
 
 
 def _places(window: Window, span: tuple[int, int] | None) -> tuple[int, int]:
-    """First and last piece of a span of characters; (0, 0), which is [CLS], if the window does not hold it whole."""
+    """First and last piece of a span of characters; twice the place of [CLS], if the window does not hold it whole."""
+    none = window.cls, window.cls
     if span is None:
-        return 0, 0
+        return none
     inside = [at for at in window.body if window.offsets[at][1] > span[0] and window.offsets[at][0] < span[1]]
     if not inside:
-        return 0, 0
+        return none
     cut = window.offsets[inside[0]][0] > span[0] or window.offsets[inside[-1]][1] < span[1]
-    return (0, 0) if cut else (inside[0], inside[-1])
+    return none if cut else (inside[0], inside[-1])
 
 
 def _spans(scores: Tensor, window: Window) -> list[tuple[float, tuple[int, int]]]:

@@ -24,6 +24,7 @@ class Window:
     body: range  # the places of the windowed text
     own: range  # those of them that this window answers for
     first: int = 0  # the token of the text at which the body starts
+    cls: int = 0  # the place of the class token
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Inputs:
         self.pad = tokenizer.id("pad") if tokenizer.has("pad") else 0
         self.one = _template(tokenizer.encode("a", special=True), 1, segments)
         self.two = _template(tokenizer.encode_pair("a", "a"), 2, segments)
+        self.cls_last = tokenizer.cls_last
         self.shortened = 0  # how many texts beside a windowed one had to be cut
         least = sum(map(len, self.two.around)) + 8
         if limit < least:
@@ -107,7 +109,8 @@ class Inputs:
             segments += template.segments[number + 1]
             offsets += [(0, 0)] * len(template.around[number + 1])
         shift = body.start - first
-        return Window(ids, segments, offsets, body, range(own.start + shift, own.stop + shift), first)
+        cls = len(ids) - 1 if self.cls_last else 0
+        return Window(ids, segments, offsets, body, range(own.start + shift, own.stop + shift), first, cls)
 
 
 def _template(encoding: Encoding, texts: int, kinds: int) -> _Template:

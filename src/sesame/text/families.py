@@ -47,6 +47,11 @@ def bert_template(backend: Tokenizer, cls: str = "[CLS]", sep: str = "[SEP]") ->
     )
 
 
+def xlnet_template(backend: Tokenizer, cls: str = "<cls>", sep: str = "<sep>") -> processors.TemplateProcessing:
+    """a <sep> <cls>, and for a pair a <sep> b <sep> <cls>; <cls> is last, and a segment of its own, number 2."""
+    return _template(backend, f"$A:0 {sep}:0 {cls}:2", f"$A:0 {sep}:0 $B:1 {sep}:1 {cls}:2")
+
+
 def wordpiece(vocab: dict[str, int], settings: Mapping[str, Any]) -> Tokenizer:
     """BERT's pipeline for a vocab.txt."""
     lowercase = settings.get("do_lower_case")
@@ -152,7 +157,7 @@ def _add_template(backend: Tokenizer, family: str | None) -> None:
     if family in ("albert", "deberta-v2"):
         backend.post_processor = bert_template(backend)
     elif family == "xlnet":
-        backend.post_processor = _template(backend, "$A:0 <sep>:0 <cls>:2", "$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2")
+        backend.post_processor = xlnet_template(backend)
     elif family == "t5":
         backend.post_processor = _template(backend, "$A:0 </s>:0", "$A:0 </s>:0 $B:0 </s>:0")
     elif family == "xlm-roberta":

@@ -140,6 +140,11 @@ class Tokenizer:
         types = {*self.encode_pair("a", "b").segments, *self.encode("a", special=True).segments}
         return ["input_ids", *(["token_type_ids"] if len(types) > 1 else []), "attention_mask"]
 
+    @cached_property
+    def cls_last(self) -> bool:
+        """Whether the template puts the class token behind the text, as XLNet's does."""
+        return self.has("cls") and self.encode("a", special=True).ids[-1] == self.id("cls")
+
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and its two companions, so that `transformers.AutoTokenizer` gives equal ids."""
         added = {
@@ -162,6 +167,8 @@ class Tokenizer:
             "added_tokens_decoder": added,
             **named,
         }
+        if self.cls_last:  # transformers reads a text's state at the last place of a row
+            config["padding_side"] = "left"
         if self.max_length is not None:
             config["model_max_length"] = self.max_length
         write_whole(folder / "tokenizer.json", self.backend.to_str(pretty=True))

@@ -20,14 +20,19 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from sesame.errors import SesameError
-from sesame.text.families import bert_template, byte_level_template
+from sesame.text.families import FAMILY_ROLES, byte_level_template
 from sesame.text.sentencepiece import OUT_OF_REACH, SPACE, decoder
+from sesame.text.template import Template, put_around
 from sesame.text.tokenizer import Tokenizer
 from sesame.text.unigram import frequent_letters, train_unigram
 
 Kind = Literal["wordpiece", "bpe", "unigram"]
+Specials = dict[str, str]
+"""Token of each role, in the order of their ids."""
 
 SPECIALS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+# XLNet's names, under the ids that its published models have.
+XLNET_SPECIALS = {role: FAMILY_ROLES["xlnet"][role] for role in ("unk", "bos", "eos", "cls", "sep", "pad", "mask")}
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 # Bytes of text that a vocabulary is made from; Unigram reads them many times over.
@@ -60,12 +65,13 @@ def train_tokenizer(
     *,
     lowercase: bool = False,
     strip_accents: bool = False,
-    template: Literal["bert", "none"] = "bert",
+    template: Template | Literal["none"] = "bert",
     min_count: int = 2,
 ) -> Tokenizer:
     """Train a tokenizer with `size` tokens, fewer if the text does not have as many.
 
-    [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 to 4. `min_count` is how often a pair must occur to become a token.
+    [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 to 4; XLNet's template brings its own, see `XLNET_SPECIALS`.
+    `min_count` is how often a pair must occur to become a token.
     """
     if kind not in SAMPLE:
         raise SesameError(f"unknown kind of tokenizer {kind!r}; choose one of {', '.join(SAMPLE)}")
@@ -77,22 +83,24 @@ def train_tokenizer(
     if not any(text.strip() for text in sample):
         raise SesameError("there is no text to train a tokenizer on; give files that are not empty")
     train = {"wordpiece": _wordpiece, "bpe": _bpe, "unigram": _unigram}[kind]
-    backend = train(sample, size, lowercase, strip_accents, min_count)
-    backend.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIALS.values()])
-    bert = template == "bert"
-    if kind == "bpe":
-        backend.post_processor = byte_level_template(backend if bert else None)
-    elif bert:
-        backend.post_processor = bert_template(backend)
-    return Tokenizer(backend, SPECIALS)
+    specials = XLNET_SPECIALS if template == "xlnet" else SPECIALS
+    backend = train(sample, size, specials, lowercase, strip_accents, min_count)
+    backend.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in specials.values()])
+    if template != "none":
+        put_around(backend, template, specials["cls"], specials["sep"])
+    elif kind == "bpe":
+        backend.post_processor = byte_level_template(None)
+    return Tokenizer(backend, specials)
 
 
-def _wordpiece(sample: list[str], size: int, lowercase: bool, strip_accents: bool, min_count: int) -> Backend:
+def _wordpiece(
+    sample: list[str], size: int, specials: Specials, lowercase: bool, strip_accents: bool, min_count: int
+) -> Backend:
     """BERT's pipeline on composed text; Chinese characters are words of their own."""
     normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.BertNormalizer(strip_accents=strip_accents, lowercase=lowercase)]
     )
-    inner = _inner_letters(sample, normalizer)
+    inner = _inner_letters(sample, normalizer, specials["unk"])
     counts = _count_letters(sample, normalizer)
     alphabet: list[str] = []
     room = size // 2
@@ -102,8 +110,8 @@ def _wordpiece(sample: list[str], size: int, lowercase: bool, strip_accents: boo
             break
         alphabet.append(letter)
     alphabet.sort()
-    known = [*SPECIALS.values(), *alphabet, *("##" + letter for letter in alphabet if letter in inner)]
-    scratch = Backend(models.WordPiece(unk_token=SPECIALS["unk"]))
+    known = [*specials.values(), *alphabet, *("##" + letter for letter in alphabet if letter in inner)]
+    scratch = Backend(models.WordPiece(unk_token=specials["unk"]))
     scratch.normalizer, scratch.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
@@ -114,15 +122,15 @@ def _wordpiece(sample: list[str], size: int, lowercase: bool, strip_accents: boo
         limit_alphabet=len(alphabet),
     )
     scratch.train_from_iterator(sample, trainer)
-    backend = Backend(models.WordPiece(scratch.get_vocab(), unk_token=SPECIALS["unk"]))
+    backend = Backend(models.WordPiece(scratch.get_vocab(), unk_token=specials["unk"]))
     backend.normalizer, backend.pre_tokenizer = normalizer, scratch.pre_tokenizer
     backend.decoder = decoders.WordPiece(prefix="##")
     return backend
 
 
-def _inner_letters(sample: list[str], normalizer: normalizers.Normalizer) -> set[str]:
+def _inner_letters(sample: list[str], normalizer: normalizers.Normalizer, unk: str) -> set[str]:
     """The letters that stand inside of words, and so need a "##" form. Chinese characters, for one, never do."""
-    scratch = Backend(models.WordPiece(unk_token=SPECIALS["unk"]))
+    scratch = Backend(models.WordPiece(unk_token=unk))
     scratch.normalizer, scratch.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
     scratch.train_from_iterator(sample, trainers.WordPieceTrainer(vocab_size=0, show_progress=False))
     return {token[2:] for token in scratch.get_vocab() if len(token) == 3 and token.startswith("##")}
@@ -140,7 +148,9 @@ def _count_letters(sample: list[str], normalizer: normalizers.Normalizer) -> Cou
     return counts
 
 
-def _bpe(sample: list[str], size: int, lowercase: bool, strip_accents: bool, min_count: int) -> Backend:
+def _bpe(
+    sample: list[str], size: int, specials: Specials, lowercase: bool, strip_accents: bool, min_count: int
+) -> Backend:
     """Byte-level: all 256 bytes are tokens, so nothing is unknown and every text comes back as it was."""
     backend = Backend(models.BPE())
     steps: list[normalizers.Normalizer] = []
@@ -156,14 +166,16 @@ def _bpe(sample: list[str], size: int, lowercase: bool, strip_accents: bool, min
         vocab_size=size,
         min_frequency=min_count,
         show_progress=False,
-        special_tokens=list(SPECIALS.values()),
+        special_tokens=list(specials.values()),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     backend.train_from_iterator(sample, trainer)
     return backend
 
 
-def _unigram(sample: list[str], size: int, lowercase: bool, strip_accents: bool, min_count: int) -> Backend:
+def _unigram(
+    sample: list[str], size: int, specials: Specials, lowercase: bool, strip_accents: bool, min_count: int
+) -> Backend:
     """Pieces with probabilities; a letter outside of the alphabet is spelled in bytes, so nothing is unknown."""
     steps: list[normalizers.Normalizer] = [normalizers.NFC()]
     if strip_accents:
@@ -174,9 +186,9 @@ def _unigram(sample: list[str], size: int, lowercase: bool, strip_accents: bool,
     spaces = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(SPACE, "always", split=True)]
     )
-    pieces = train_unigram(sample, normalizer, spaces, size - len(SPECIALS) - len(BYTES), min_count)
-    head = [(token, OUT_OF_REACH) for token in (*SPECIALS.values(), *BYTES)]
-    backend = Backend(models.Unigram([*head, *pieces], 1, byte_fallback=True))
+    pieces = train_unigram(sample, normalizer, spaces, size - len(specials) - len(BYTES), min_count)
+    head = [(token, OUT_OF_REACH) for token in (*specials.values(), *BYTES)]
+    backend = Backend(models.Unigram([*head, *pieces], list(specials).index("unk"), byte_fallback=True))
     backend.normalizer, backend.pre_tokenizer = normalizer, spaces
     backend.decoder = decoder("always", byte_fallback=True)
     return backend

@@ -105,6 +105,9 @@ def work_of(objectives: Mapping[str, Any], length: int, progress: float | None =
     masked = 0.0 if pair else None  # pairs alone look at [CLS], whoever else at everything
     if "clm" in objectives:
         masked = 1.0
+    if "plm" in objectives:
+        order = objectives["plm"]
+        return Work(length, 1 / order.every, part=order.part, both=order.backward > 0)
     if "mlm" in objectives:
         config = objectives["mlm"]
         masked = config.rate

@@ -7,13 +7,14 @@ A family's file has
     finish(named, described)           the way back: what transformers wants besides
     table(config, task)                the names of all parameters, theirs and ours
     TASKS                              the kinds of tasks whose heads its classes compute as ours do
+    SQUEEZE                            what ends the pooler of these classes, if it is not tanh
 """
 
 from dataclasses import replace
 from types import ModuleType
 
-from sesame.backbones.encoder import EncoderConfig
-from sesame.checkpoint.hf import albert, bert, distilbert, electra, ernie, esm, modernbert, roberta, xlm
+from sesame.backbones import EncoderConfig, XLNetConfig
+from sesame.checkpoint.hf import albert, bert, distilbert, electra, ernie, esm, modernbert, roberta, xlm, xlnet
 
 FAMILIES: dict[str, ModuleType] = {
     "bert": bert,
@@ -28,11 +29,12 @@ FAMILIES: dict[str, ModuleType] = {
     "camembert": roberta,
     "ernie": ernie,
     "xlm": xlm,
+    "xlnet": xlnet,
 }
 
 
 def find_family(
-    config: EncoderConfig, heads: set[str], wanted: str = "", plain: bool = False
+    config: EncoderConfig | XLNetConfig, heads: set[str], wanted: str = "", plain: bool = False
 ) -> tuple[str, ModuleType] | None:
     """The model type that computes exactly what this encoder computes, if transformers has one.
 
@@ -41,9 +43,11 @@ def find_family(
     and ERNIE, which are BERT to the eye of this function, are written when wanted (`wanted_family` in `folder.py`).
     A head "mlm" that is `plain` has a place in XLM only, and any other has none there.
     """
+    if isinstance(config, XLNetConfig):  # it has no relatives: all of its settings have a place in its own file
+        return ("xlnet", xlnet) if xlnet.family(config, heads) else None
     first = [FAMILIES[wanted]] if wanted in FAMILIES else []
     first += [electra] if "rtd" in heads else []
-    for module in dict.fromkeys([*first, *FAMILIES.values()]):
+    for module in dict.fromkeys([*first, *(module for module in FAMILIES.values() if module is not xlnet)]):
         kind = module.family(config, heads)
         if kind is not None and ("mlm" not in heads or plain == (module is xlm)):
             back = module.read_config(module.write_config(config, heads), kind)

@@ -1,7 +1,6 @@
 """DistilBERT as Hugging Face writes it: BERT's layers under names of its own, without segments and without a pooler.
 
-The classes for whole texts put ReLU where our tasks have tanh, so those heads stay out, in both directions (ours are kept
-beside, see `checkpoint/tasks.py`). The norms' eps is 1e-12 there, always.
+Each class for whole texts has a pooler of its own, with ReLU where BERT's has tanh. The norms' eps is 1e-12 there, always.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,8 @@ from sesame.checkpoint.hf.shared import ACTIVATIONS, both, joined
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 
-TASKS = ("tag", "qa")
+TASKS = ("classify", "regress", "tag", "qa", "choice")
+SQUEEZE = "relu"
 BIAS, DECODER = "vocab_projector.bias", "vocab_projector"
 
 
@@ -85,4 +85,6 @@ def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Ro
     rows += both("mlm.norm", "vocab_layer_norm")
     rows.append(Row("mlm.bias", (BIAS,)))
     rows.append(Row("mlm.table", (f"{DECODER}.weight",), rows=config.vocab))
+    if task is not None and task[1] not in ("tag", "qa"):
+        rows += both(f"{task[0]}.pooler", "pre_classifier")
     return rows + shared.head(task)

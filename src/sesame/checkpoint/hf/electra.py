@@ -1,8 +1,8 @@
 """ELECTRA as Hugging Face writes it: the discriminator, whose head "rtd" tells replaced tokens, or the generator with "mlm".
 
-Embeddings may be narrower than the layers. There is no pooler: the classes for whole texts put GELU where our tasks have
-tanh, so those heads stay out, in both directions (ours are kept beside, see `checkpoint/tasks.py`). The generator's head
-is GELU whatever `hidden_act` says, so only models with GELU open.
+Embeddings may be narrower than the layers. There is no pooler: each class for whole texts has one of its own, with GELU where
+BERT's has tanh, and under a name of its own. The generator's head is GELU whatever `hidden_act` says, so only models with
+GELU open.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,9 @@ from sesame.checkpoint.hf.shared import both
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 
-TASKS = ("tag", "qa")
+TASKS = ("classify", "regress", "tag", "qa", "choice")
+SQUEEZE = "gelu"
+SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"}  # of ForMultipleChoice
 BIAS, DECODER = "generator_lm_head.bias", "generator_lm_head"
 SILENT = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}  # ElectraConfig is the small model
 
@@ -36,6 +38,8 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     shared.read_activation(found.get("hidden_act", "gelu"), place, known=("gelu",))
+    if "ElectraForMultipleChoice" in (found.get("architectures") or []):
+        shared.demand(found, SUMMARY, place)
     return shared.read_encoder(found, place, SILENT, embedding_width=int(found.get("embedding_size", 128)))
 
 
@@ -61,4 +65,8 @@ def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Ro
     rows += both("mlm.norm", "generator_predictions.LayerNorm")
     rows.append(Row("mlm.bias", (BIAS,)))
     rows.append(Row("mlm.table", (f"{DECODER}.weight",), rows=config.vocab))
+    if task is not None and task[1] in ("classify", "regress"):
+        return rows + both(f"{task[0]}.pooler", "classifier.dense") + both(task[0], "classifier.out_proj")
+    if task is not None and task[1] == "choice":
+        rows += both(f"{task[0]}.pooler", "sequence_summary.summary")
     return rows + shared.head(task)

@@ -14,9 +14,11 @@ from sesame.backbones.xlnet import XLNetConfig
 from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, read_activation
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
+from sesame.errors import SesameError
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
 VECTORS = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias", "segment_bias": "r_s_bias"}  # ours -> theirs
+BEAM = "XLNetForQuestionAnswering"
 PARTS = ("transformer.", "lm_loss.", "sequence_summary.", "logits_proj.", "classifier.", "qa_outputs.")
 
 
@@ -54,6 +56,7 @@ def write_config(config: XLNetConfig, heads: set[str], task: str | None = None) 
         "summary_activation": "tanh",
         "initializer_range": config.init,
         "tie_word_embeddings": True,
+        "sesame": {"max_length": config.max_length, "attention_dropout": config.attention_dropout},  # no place there
     }
 
 
@@ -68,6 +71,14 @@ def read_config(found: Mapping[str, Any], place: str) -> XLNetConfig:
         "summary_activation": "tanh",
     }
     demand(found, wanted, place)
+    if BEAM in (found.get("architectures") or []):
+        raise SesameError(
+            f"{place}: {BEAM} looks for answers with a beam, which no task here does; save the model as {BEAM}Simple, "
+            "or as XLNetModel and teach it again"
+        )
+    said = found.get("sesame")
+    own: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
+    dropout = float(found.get("dropout", 0.1))
 
     def number(*names: str, default: int) -> int:
         return int(next((found[name] for name in names if name in found), default))
@@ -78,12 +89,13 @@ def read_config(found: Mapping[str, Any], place: str) -> XLNetConfig:
         depth=number("n_layer", "num_hidden_layers", default=24),
         heads=number("n_head", "num_attention_heads", default=16),
         inner=number("d_inner", default=4096),
+        max_length=int(own.get("max_length", 512)),
         memory=int(found.get("mem_len", 512) or 0),
         reuse=int(found.get("reuse_len") or 0),
         clamp=max(0, int(found.get("clamp_len", -1))),
         activation=read_activation(found.get("ff_activation", "gelu"), place),  # type: ignore[arg-type]
-        dropout=float(found.get("dropout", 0.1)),
-        attention_dropout=float(found.get("dropout", 0.1)),
+        dropout=dropout,
+        attention_dropout=float(own.get("attention_dropout", dropout)),
         eps=float(found.get("layer_norm_eps", 1e-12)),
         init=float(found.get("initializer_range", 0.02)),
     )

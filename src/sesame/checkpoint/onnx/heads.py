@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from sesame import __version__
+from sesame.backbones import Encoder
 from sesame.checkpoint.folder import Parts
 from sesame.checkpoint.onnx.encoder import IDS, MASK, SEGMENTS, token_table, write_encoder
 from sesame.checkpoint.onnx.graph import Graph
@@ -74,6 +75,8 @@ def choose_head(parts: Parts, task: str | None, place: str, layers: str = "last"
 def build_model(parts: Parts, head: Head) -> Any:
     """The encoder and one head as an onnx.ModelProto."""
     graph, encoder = Graph(), parts.backbone
+    if not isinstance(encoder, Encoder):
+        raise SesameError("only encoders like BERT's can be written as ONNX; use this model with --engine torch")
     options = head.kind == "choice"
     shape = ["batch_size", *(["num_choices"] if options else []), "sequence_length"]
     inputs = {name: shape for name in (IDS, MASK, SEGMENTS) if name != SEGMENTS or encoder.config.segments}
@@ -155,7 +158,7 @@ def _pooled(graph: Graph, task: Task, layers: Sequence[str], mask: str, options:
     x = _mixed(graph, task, [_pool(graph, layer, config.pooling, mask) for layer in chosen])
     x = _transformed(graph, task, x)
     if task.pooler is not None:
-        x = graph.op("Tanh", graph.module(x, task.pooler, "head.pooler"), name="head.pooler")
+        x = graph.activate(graph.module(x, task.pooler, "head.pooler"), config.squeeze, "head.pooler")
     weight, bias = _scaled(task.out, config.scale if config.kind == "regress" else (0.0, 1.0))
     x = graph.linear(x, weight, bias, "head.out")
     if options:
@@ -197,6 +200,7 @@ def _fill(graph: Graph, parts: Parts, x: str, ids: str) -> Outputs:
     """The product with the token table reads it as it lies: a tied table is written once."""
     head, encoder, name = parts.heads["mlm"], parts.backbone, "head.mlm"
     assert isinstance(head, MaskedLMHead)
+    assert isinstance(encoder, Encoder)
     kind = "gelu" if encoder.config.activation == "geglu" else encoder.config.activation
     if head.dense is not None and head.norm is not None:
         x = graph.activate(graph.module(x, head.dense, f"{name}.dense"), kind, f"{name}.dense")

@@ -1,0 +1,34 @@
+"""Which tokens stand around a text: BERT's [CLS] a [SEP] b [SEP], or XLNet's a <sep> b <sep> <cls>.
+
+XLNet (Yang et al. 2019, https://arxiv.org/abs/1906.08237) has its class token last and as a segment of its own. The template
+is no part of a vocabulary: a tokenizer can be given the other one, and two methods can be compared on the same pieces.
+"""
+
+from typing import Literal
+
+from tokenizers import Tokenizer as Backend
+from tokenizers import processors
+
+from sesame.text.families import bert_template, xlnet_template
+from sesame.text.tokenizer import Tokenizer
+
+Template = Literal["bert", "xlnet"]
+
+
+def put_around(backend: Backend, template: Template, cls: str, sep: str) -> None:
+    """Set the template; byte-level BPE keeps its offsets without the leading space."""
+    chosen = (bert_template if template == "bert" else xlnet_template)(backend, cls, sep)
+    if type(backend.pre_tokenizer).__name__ == "ByteLevel":
+        backend.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), chosen])
+    else:
+        backend.post_processor = chosen
+
+
+def with_cls(tokenizer: Tokenizer, last: bool) -> Tokenizer:
+    """The tokenizer with its class token at the end or at the beginning; as it is, if that is where it stands."""
+    if tokenizer.cls_last == last:
+        return tokenizer
+    tokenizer.id("cls"), tokenizer.id("sep")  # one sentence if there are none
+    backend = Backend.from_str(tokenizer.backend.to_str())
+    put_around(backend, "xlnet" if last else "bert", tokenizer.roles["cls"], tokenizer.roles["sep"])
+    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, name=tokenizer.name)
