@@ -150,8 +150,9 @@ def test_no_threshold_is_better(data: st.DataObject, by: str) -> None:
     assert scores == at(threshold)
     tried = {limit: at(limit)[by] for limit in [-9.0, *sorted(null.values())]}
     assert scores[by] == pytest.approx(max(tried.values()))
-    smaller = [limit for limit in tried if limit < threshold] if threshold >= min(null.values()) else []
-    assert all(tried[limit] < scores[by] - 1e-9 for limit in smaller)
+    last = max(limit for limit in tried if limit <= threshold)  # speaks: no smaller threshold is as good
+    assert all(tried[limit] < scores[by] - 1e-9 for limit in tried if limit < last)
+    assert min(abs(limit - threshold) for limit in null.values()) >= 0.125  # half the way between two of these
 
 
 def official_sweep(

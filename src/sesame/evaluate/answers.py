@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from sesame.errors import SesameError
 from sesame.progress import say
@@ -88,7 +89,8 @@ def best_null_threshold(
 
     The sweep of the script of 2.0: walk up the sorted null scores and let one more question speak at each step. The
     smallest of equally good thresholds is taken; unlike there, equal null scores are let in together (no threshold could
-    part them), and a threshold below all null scores stands for "never answer".
+    part them), a threshold below all null scores stands for "never answer", and it lies halfway to the next null score: the
+    last question that speaks must not fall silent because another machine rounds otherwise.
     """
     spoken = answer_scores(gold, said)
     wrong = [question for question in gold if not np.isfinite(null_scores.get(question, np.nan))]
@@ -102,8 +104,16 @@ def best_null_threshold(
     total = np.concatenate([[0.0], np.cumsum(gains)])
     total[1:-1][values[1:] == values[:-1]] = -np.inf  # between equal null scores is no threshold
     best = int(np.argmax(total.round(9)))  # rounded: sums of thirds must tie as the fractions do
-    threshold = float(values[best - 1]) if best else float(np.nextafter(values[0], -np.inf))
+    threshold = _between(values, best)
     chosen = {
         question: spoken[question] if null_scores[question] <= threshold else silent[question] for question in gold
     }
     return threshold, _totals(gold, chosen)
+
+
+def _between(values: npt.NDArray[np.float64], count: int) -> float:
+    """A number that `count` of the sorted values do not exceed, as far from all of them as can be."""
+    low = float(values[count - 1]) if count else float(values[0]) - 1.0
+    high = float(values[count]) if count < len(values) else float(values[-1]) + 1.0
+    middle = low + (high - low) / 2
+    return middle if low <= middle < high else low
