@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,10 +24,12 @@ from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
 from sesame.data.batch import Batch
+from sesame.data.dialogue_pack import DialoguePacker
 from sesame.data.loader import STAIRS, Loader
 from sesame.data.order import locate
 from sesame.data.pack import Packer, Part, Specials
 from sesame.data.readers import corpus_files
+from sesame.data.unit_files import Units, fingerprint, wanted_entities
 from sesame.errors import SesameError
 from sesame.nn.attention.core import chosen_core
 from sesame.objectives import Term
@@ -78,6 +81,7 @@ class Wishes:
     extend: int = 0  # new words for the vocabulary of the start model
     one_pass: bool = False  # over the text, instead of steps or a budget; see `one_pass.py`
     parallel: Parallel = "auto"  # how many processes hold the weights; see `train/parallel.py`
+    entities: str | None = None  # a file, one a line: what stages of units = "entities" hide whole
     scale_lr: int = 0  # the batch that the recipe's rate is good for: from there it follows the batch; 0: it stays
 
 
@@ -133,6 +137,8 @@ def _identity(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, An
     for key in ("start", "tokenizer", "budget", "extend", "one_pass"):
         if getattr(wishes, key) not in (None, 0, False):
             run[key] = getattr(wishes, key)
+    if wishes.entities:
+        run["entities"] = fingerprint(wanted_entities(wishes.entities, recipe.stages))
     if wishes.valid:
         run["valid"] = [str(Path(file).resolve()) for file in wishes.valid]
     return {**recipe.to_dict(), "run": run}
@@ -152,6 +158,7 @@ class _Job:
     clock: Clock
     events: Events  # rank 0 has them
     overhead: float  # seconds spent before the first step
+    units: Units  # what the masks of a stage hide whole
 
     def __init__(self, wishes: Wishes, recipe: Recipe, machine: Machine, run: Run, began: float) -> None:
         self.wishes, self.recipe, self.machine, self.run, self.began = wishes, recipe, machine, run, began
@@ -173,6 +180,9 @@ class _Job:
         with self.world.in_turn():
             found = gather_ingredients(self.wishes, self.recipe, self.run, files)
             self.tokenizer, self.train_part, self.valid_part = found.tokenizer, found.train, found.valid
+            self.units = Units(self.tokenizer, wanted_entities(self.wishes.entities, self.recipe.stages))
+            for stage, part in product(self.recipe.stages.values(), (self.train_part, self.valid_part)):
+                self.units.starts(part.store, stage.units)  # now, not on the clock of a stage
             self.model, self.untouched = found.model(self.wishes, self.recipe, self.run, fresh=checkpoint is None)
             if self.wishes.one_pass:
                 self.recipe = replace(self.recipe, steps=self._one_pass(next(iter(self.recipe.stages.values()))))
@@ -363,10 +373,13 @@ class _Job:
 
     def _packer(self, part: Part, stage: Stage) -> Packer:
         specials = Specials(self.tokenizer.id("cls"), self.tokenizer.id("sep"), self.tokenizer.id("pad"))
+        words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
+        units, fixed = self.units.starts(part.store, stage.units), self.machine.device.type == "cuda"
+        if stage.packing == "dialogues":
+            return DialoguePacker(part, stage.length, specials, words=words, fixed=fixed, units=units)
         return Packer(
-            part, stage.packing, stage.length, specials, short=stage.short, words=self.model.objective.needs_words,
-            fixed=self.machine.device.type == "cuda",
-        )  # fmt: skip
+            part, stage.packing, stage.length, specials, short=stage.short, words=words, fixed=fixed, units=units
+        )
 
     def _micro(self, stage: Stage) -> int:
         """Sequences at a time: what stays in the cache of a CPU, what fits into the memory of a GPU."""
@@ -402,7 +415,9 @@ class _Job:
             self.clock.budget = max(self.wishes.budget - self.overhead - self.reserve, 1.0)
 
     def _held_out_batches(self, stage: Stage) -> list[Batch]:
-        if self.valid_part.tokens() == 0 or (stage.packing == "pairs" and len(self.valid_part.documents) < 2):
+        if self.valid_part.tokens() == 0 or (
+            stage.packing in ("pairs", "dialogues") and len(self.valid_part.documents) < 2
+        ):
             return []
         packer = self._packer(self.valid_part, stage)
         on_cpu = self.machine.device.type == "cpu"

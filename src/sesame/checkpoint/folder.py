@@ -248,6 +248,7 @@ def _pretrained_heads(config: EncoderConfig, own_table: bool) -> dict[str, nn.Mo
         "pooler": pair.pooler,
         "nsp": pair.out,
         "sop": PairHead(config.width).out,
+        "dialogue": PairHead(config.width).out,
         "rtd": ReplacedHead(config.width, activation),
     }
 

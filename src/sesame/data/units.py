@@ -13,6 +13,7 @@ sorting numbers, whatever the language and the tokenizer.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,35 +33,41 @@ _PRIME, _STEP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 _LONGEST = 64  # pieces of a unit that count in its hash
 
 
-def phrase_starts(store: Store, joins: npt.NDArray[np.bool_]) -> Starts:
-    """Where units start when phrases are joined. `joins` (V,): pieces that may stand in a phrase, such as letters."""
-    found = np.array(store.word_starts, dtype=np.uint8)
+def phrase_starts(store: Store, joins: npt.NDArray[np.bool_], words: Starts | None = None) -> Starts:
+    """Where units start when phrases are joined. `joins` (V,): pieces that may stand in a phrase, such as letters;
+    `words`: where words start, unless as the store has it."""
+    found = np.array(store.word_starts if words is None else words, dtype=np.uint8)
     for _ in range(ROUNDS):
         chosen = _strong_pairs(store, found, joins)
         if len(chosen) == 0:
             break
         for part in _chunks(store, int(store.sentences[-1])):
-            words = _words(store, found, joins, part)
-            together = words.together & _among(words.pairs, chosen)
-            found[words.first[1:][_every_other(together)]] = 0
+            parts = _words(store, found, joins, part)
+            together = parts.together & _among(parts.pairs, chosen)
+            found[parts.first[1:][_every_other(together)]] = 0
     return found
 
 
-def entity_starts(store: Store, starts: Starts, entities: Sequence[Sequence[int]]) -> Starts:
-    """Where units start when these sequences of pieces are each one unit."""
-    found = np.array(starts, dtype=np.uint8)
+def entity_starts(store: Store, words: Starts, entities: Sequence[Sequence[int]], base: Starts | None = None) -> Starts:
+    """Where units start when these sequences of pieces, whole words, are each one unit.
+
+    `base`: the units of all other text, such as phrases; one that an entity cuts ends or starts there.
+    """
+    found = np.array(words if base is None else base, dtype=np.uint8)
     by_size: dict[int, list[Sequence[int]]] = {}
     for entity in entities:
         if len(entity) > 1:
             by_size.setdefault(len(entity), []).append(entity)
     taken = np.zeros(len(found), dtype=bool)
     for size in sorted(by_size, reverse=True):
-        wanted = np.unique(_sequence_keys(np.array(by_size[size], dtype=np.int64)))
+        wanted = _Wanted(np.array(by_size[size], dtype=np.int64), store.meta["vocabulary"])
         for part in _chunks(store, int(store.sentences[-1])):
-            for place in _places(store, starts, wanted, size, part):
-                if not taken[place : place + size].any():
-                    taken[place : place + size] = True
-                    found[place + 1 : place + size] = 0
+            for place in _places(store, words, wanted, part):
+                end = place + size
+                if not taken[place:end].any():
+                    taken[place:end] = True
+                    found[place + 1 : end] = 0
+                    found[place : end + 1 : size] = 1
     return found
 
 
@@ -116,8 +123,19 @@ def _strong_pairs(store: Store, starts: Starts, joins: npt.NDArray[np.bool_]) ->
     return found
 
 
-def _places(store: Store, starts: Starts, wanted: Keys, size: int, part: tuple[int, int]) -> list[int]:
-    """Where a sequence of `size` pieces with one of these keys starts and ends with a word, inside a sentence."""
+class _Wanted:
+    """Entities of one size: their keys, and the pieces (V,) that one of them starts with."""
+
+    def __init__(self, rows: Ints, vocabulary: int) -> None:
+        self.size = rows.shape[1]
+        self.keys = np.unique(_sequence_keys(rows))
+        self.first = np.zeros(vocabulary, dtype=bool)
+        self.first[rows[:, 0]] = True
+
+
+def _places(store: Store, starts: Starts, wanted: _Wanted, part: tuple[int, int]) -> list[int]:
+    """Where such a sequence of pieces starts and ends with a word, inside a sentence."""
+    size = wanted.size
     low, high = part
     begin, end = int(store.sentences[low]), int(store.sentences[high])
     tokens = np.asarray(store.tokens[begin:end], dtype=np.int64)
@@ -127,9 +145,9 @@ def _places(store: Store, starts: Starts, wanted: Keys, size: int, part: tuple[i
     opens = np.append(np.asarray(starts[begin:end], dtype=bool), True)
     heads = np.asarray(store.sentences[low : high + 1]) - begin
     opens[heads] = True
-    at = np.flatnonzero(opens[: len(windows)] & opens[size:])
+    at = np.flatnonzero(opens[: len(windows)] & opens[size:] & wanted.first[tokens[: len(windows)]])
     at = at[np.searchsorted(heads, at, side="right") == np.searchsorted(heads, at + size - 1, side="right")]
-    return [int(place) + begin for place in at[_among(_sequence_keys(windows[at]), wanted)]]
+    return [int(place) + begin for place in at[_among(_sequence_keys(windows[at]), wanted.keys)]]
 
 
 def _chunks(store: Store, tokens: int) -> Iterator[tuple[int, int]]:
@@ -156,6 +174,17 @@ def _sequence_keys(rows: Ints) -> Keys:
     """Shape: (N, size) -> (N,)."""
     found: Keys = (_mix(rows.astype(np.uint64)) * _powers()[np.minimum(np.arange(rows.shape[1]), _LONGEST - 1)]).sum(1)
     return found
+
+
+def sequence_keys(tokens: npt.NDArray[Any], offsets: Ints) -> Keys:
+    """A number for each stretch between two offsets, equal where the pieces are. Shape: (T,), (S+1,) -> (S,)."""
+    mixed = np.append(_mix(tokens.astype(np.uint64)), np.uint64(0))
+    within = (
+        np.arange(len(tokens)) - np.repeat(offsets[:-1], np.diff(offsets)) if len(tokens) else np.zeros(0, np.int64)
+    )
+    mixed[:-1] = _mix(mixed[:-1] + within.astype(np.uint64) * _STEP)
+    sums: Keys = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed[:-1], dtype=np.uint64)])
+    return sums[offsets[1:]] - sums[offsets[:-1]]
 
 
 def _among(keys: Keys, wanted: Keys) -> npt.NDArray[np.bool_]:

@@ -29,7 +29,9 @@ from sesame.text import Tokenizer
 class Workers:
     """`count` processes that encode documents; `map` keeps the order. Use it in a `with`, which ends them."""
 
-    def __init__(self, tokenizer: Tokenizer, count: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, count: int, turns: bool = False) -> None:
+        """`turns` as in `DocumentEncoder`."""
+        self._turns = turns
         self._folder = tempfile.TemporaryDirectory(prefix="sesame-")
         self._closing = False
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -65,7 +67,7 @@ class Workers:
             yield waiting.popleft().result()
 
     def _start(self) -> "_Worker":
-        worker = _Worker(self._folder.name)
+        worker = _Worker(self._folder.name, self._turns)
         self._all.append(worker)
         return worker
 
@@ -90,11 +92,11 @@ class Workers:
 
 
 class _Worker:
-    def __init__(self, tokenizer: str) -> None:
+    def __init__(self, tokenizer: str, turns: bool) -> None:
         # The same search path as ours, without the current folder (-P), where any file could take a module's name.
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from sesame.data.workers import serve; serve()", tokenizer],
+            [sys.executable, "-P", "-c", f"from sesame.data.workers import serve; serve({turns})", tokenizer],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
@@ -119,13 +121,13 @@ class _Worker:
             self.stdin.close()
 
 
-def serve() -> None:
+def serve(turns: bool) -> None:
     """The life of a worker: read lists of documents from stdin and answer on stdout until the parent is gone."""
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not end up between the answers
     gc.disable()  # millions of small objects and no cycle among them: looking for one costs a third of the time
-    encoder = DocumentEncoder(Tokenizer.load(sys.argv[1]))
+    encoder = DocumentEncoder(Tokenizer.load(sys.argv[1]), turns)
     while True:
         try:
             texts = pickle.load(requests)
