@@ -5,8 +5,8 @@ The file is an array like the store's `word_starts`: 1 where a unit starts. Its 
 store's name, which is one of text and tokenizer; the limits of `units.py`; the entities' pieces), so it is never stale, and
 it is mapped into memory.
 
-- words: the store's, but what has more than `LONGEST` pieces is no word; it is text without spaces as SentencePiece sees it,
-  and each of its pieces counts as one.
+- words: the store's; in scripts that put no spaces between words (Chinese, Japanese, Thai ...) each piece counts as one:
+  there SentencePiece takes a clause for a word.
 - phrases: words that stand together more often than by chance.
 - entities: the places of the user's entities, and phrases everywhere else.
 
@@ -16,8 +16,9 @@ tokenizer may give other pieces each time.
 
 import hashlib
 import json
+import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,8 +39,11 @@ from sesame.text import Tokenizer
 
 Kind = Literal["", "pieces", "words", "phrases", "entities"]  # "": as the objective wants it
 FORMAT = 1  # raise it when units are found in another way
-LONGEST = 32  # pieces of a word
 LONGEST_LINE = 10_000  # characters of an entity
+_SPACELESS = re.compile(
+    "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # kana, ideographs
+)
 _BEFORE = ("", "a ", "(")  # what may stand before an entity; the pieces at its end depend on nothing behind it
 
 
@@ -97,7 +101,7 @@ class Units:
             kind = "phrases"
         if kind in ("", "pieces"):
             return None
-        named = [FORMAT, LONGEST, units.THRESHOLD, units.LEAST, units.ROUNDS, units.SAMPLE, kind]
+        named = [FORMAT, units.THRESHOLD, units.LEAST, units.ROUNDS, units.SAMPLE, kind]
         sequences = self.sequences if kind == "entities" else []
         digest = hashlib.blake2b(json.dumps([named, sequences]).encode(), digest_size=8).hexdigest()
         file = store.path.with_name(f"{store.path.name}-{kind}-{digest}.bin")
@@ -123,11 +127,11 @@ class Units:
 
     def _write(self, file: Path, store: Store, kind: Kind, sequences: list[list[int]]) -> None:
         began = time.monotonic()
-        words = found = word_units(store)
+        words = found = self._words(store)
         before = int(words.sum())
         if kind in ("phrases", "entities"):
             base = self.starts(store, "phrases") if kind == "entities" else None
-            found = phrase_starts(store, self._letters(), words) if base is None else np.array(base)
+            found = phrase_starts(store, self._pieces(_has_letter), words) if base is None else np.array(base)
         if kind == "entities":
             before = int(found.sum())
             found = entity_starts(store, words, sequences, found)
@@ -139,33 +143,32 @@ class Units:
             f"({store.meta['bytes'] / 1e6 / seconds:.1f} MB/s of text)"
         )
 
-    def _letters(self) -> npt.NDArray[np.bool_]:
-        """The pieces that may stand in a phrase: with a letter or digit, and no control token. (V,)"""
+    def _words(self, store: Store) -> Starts:
+        found = np.array(store.word_starts, dtype=np.uint8)
+        single = self._pieces(lambda piece: _SPACELESS.search(piece) is not None)
+        for begin in range(0, len(found), units.CHUNK):
+            here = single[store.tokens[begin : begin + units.CHUNK]]
+            found[begin : begin + len(here)] |= here
+            found[begin + 1 : begin + 1 + len(here)] |= here[: len(found) - begin - 1]  # what follows stands alone too
+        return found
+
+    def _pieces(self, wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+        """The pieces that are so; control tokens never are. (V,)"""
+        found = np.zeros(len(self.tokenizer), dtype=bool)
         special = set(self.tokenizer.ids().values())
-        return np.array([id not in special and _has_letter(self.tokenizer, id) for id in range(len(self.tokenizer))])
+        for id, token in enumerate(self.tokenizer.tokens()):
+            found[id] = token != "" and id not in special and wanted(self.tokenizer.shown(id))
+        return found
 
 
-def _has_letter(tokenizer: Tokenizer, id: int) -> bool:
-    try:
-        return any(map(str.isalnum, tokenizer.shown(id)))
-    except SesameError:  # a hole in the vocabulary
-        return False
+def _has_letter(piece: str) -> bool:
+    return any(map(str.isalnum, piece))
 
 
-def word_units(store: Store) -> Starts:
-    """The store's words; the pieces of what is too long for one stand alone."""
-    found = np.array(store.word_starts, dtype=np.uint8)
-    first = np.flatnonzero(found)
-    sizes = np.diff(np.append(first, len(found)))
-    for start, size in zip(first[sizes > LONGEST].tolist(), sizes[sizes > LONGEST].tolist(), strict=True):
-        found[start : start + size] = 1
-    return found
-
-
-def named_units(store: Store, starts: Starts, tokenizer: Tokenizer) -> Iterable[tuple[str, int]]:
+def named_units(store: Store, starts: Starts, words: Starts, tokenizer: Tokenizer) -> Iterable[tuple[str, int]]:
     """The units of more than one word and how often they stand in the text, the most frequent first."""
     first = np.flatnonzero(starts)
-    inner = np.add.reduceat(np.asarray(store.word_starts, dtype=np.int64), first) if len(first) else first
+    inner = np.add.reduceat(np.asarray(words, dtype=np.int64), first) if len(first) else first
     ends = np.append(first[1:], len(starts))
     counts: dict[tuple[int, ...], int] = {}
     for begin, end in zip(first[inner > 1].tolist(), ends[inner > 1].tolist(), strict=True):

@@ -24,12 +24,13 @@ THRESHOLD = 0.5  # "New York" has 0.8, "of the" 0.3
 LEAST = 8  # occurrences: rarer pairs go together by accident
 ROUNDS = 2  # pairs of words, then pairs of those
 SAMPLE = 20_000_000  # tokens that are counted; all are marked
-CHUNK = 4_000_000  # tokens at a time
+CHUNK = 1_000_000  # tokens at a time
 
 Starts = npt.NDArray[np.uint8]
 Keys = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 _PRIME, _STEP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_BITS = 20
 _LONGEST = 64  # pieces of a unit that count in its hash
 
 
@@ -80,7 +81,7 @@ class _Words:
     def __init__(self, first: Ints, keys: Keys, sentence: Ints, may: npt.NDArray[np.bool_]) -> None:
         self.first, self.keys = first, keys
         self.together = (sentence[1:] == sentence[:-1]) & may[1:] & may[:-1]
-        self.pairs: Keys = _mix(keys[:-1]) * _STEP + keys[1:]
+        self.pairs = _pair(keys[:-1], keys[1:])
 
 
 def _words(store: Store, starts: Starts, joins: npt.NDArray[np.bool_], part: tuple[int, int]) -> _Words:
@@ -93,34 +94,35 @@ def _words(store: Store, starts: Starts, joins: npt.NDArray[np.bool_], part: tup
     first = np.flatnonzero(mark)
     sizes = np.diff(np.append(first, len(tokens)))
     within = np.minimum(np.arange(len(tokens)) - np.repeat(first, sizes), _LONGEST - 1)
-    keys = np.add.reduceat(_mix(tokens.astype(np.uint64)) * _powers()[within], first) if len(first) else _none()
+    mixed = _mix(np.arange(len(joins), dtype=np.uint64))[tokens]
+    keys = np.add.reduceat(mixed * _powers()[within], first) if len(first) else _none()
     may = np.logical_and.reduceat(joins[tokens], first) if len(first) else np.zeros(0, dtype=bool)
     return _Words(first + begin, keys, np.searchsorted(heads, first, side="right"), may)
 
 
 def _strong_pairs(store: Store, starts: Starts, joins: npt.NDArray[np.bool_]) -> Keys:
     """Keys of neighbours whose NPMI reaches the threshold, sorted."""
-    keys, left, right, pairs = [], [], [], []
+    keys, together = [], []
     for part in _chunks(store, SAMPLE):
         words = _words(store, starts, joins, part)
         keys.append(words.keys)
-        left.append(words.keys[:-1][words.together])
-        right.append(words.keys[1:][words.together])
-        pairs.append(words.pairs[words.together])
-    names, counts = np.unique(np.concatenate(keys), return_counts=True)
-    both, at, often = np.unique(np.concatenate(pairs), return_index=True, return_counts=True)
-    enough = often >= LEAST
-    both, at, often = both[enough], at[enough], often[enough]
+        together.append(np.append(words.together, False))  # the last of a chunk is the last of its sentence
+    names, numbers, counts = _numbered(np.concatenate(keys))
+    near = np.flatnonzero(np.concatenate(together))
+    both, often = np.unique(numbers[near] * len(names) + numbers[near + 1], return_counts=True)
+    both, often = both[often >= LEAST], often[often >= LEAST]
+    left, right = np.divmod(both, len(names))
     total = counts.sum()
-
-    def share(side: list[Keys]) -> npt.NDArray[np.float64]:
-        found: npt.NDArray[np.float64] = counts[np.searchsorted(names, np.concatenate(side)[at])] / total
-        return found
-
     joint = often / total
-    npmi = np.log(joint / (share(left) * share(right))) / -np.log(joint)
-    found: Keys = both[npmi >= THRESHOLD]
-    return found
+    npmi = np.log(joint / ((counts[left] / total) * (counts[right] / total))) / -np.log(joint)
+    strong = npmi >= THRESHOLD
+    return np.unique(_pair(names[left[strong]], names[right[strong]]))
+
+
+def _numbered(keys: Keys) -> tuple[Keys, Ints, Ints]:
+    """The different keys, the number of each place's key among them, and how often each is there."""
+    names, counts = np.unique(keys, return_counts=True)
+    return names, np.searchsorted(names, keys), counts
 
 
 class _Wanted:
@@ -188,9 +190,18 @@ def sequence_keys(tokens: npt.NDArray[Any], offsets: Ints) -> Keys:
 
 
 def _among(keys: Keys, wanted: Keys) -> npt.NDArray[np.bool_]:
-    """Whether each is one of these, which are sorted."""
-    at = np.minimum(np.searchsorted(wanted, keys), len(wanted) - 1)
-    found: npt.NDArray[np.bool_] = wanted[at] == keys
+    """Whether each is one of these, which are sorted. A look at the first bits leaves few to be searched for."""
+    known = np.zeros(1 << _BITS, dtype=bool)
+    known[wanted >> np.uint64(64 - _BITS)] = True
+    found: npt.NDArray[np.bool_] = known[keys >> np.uint64(64 - _BITS)]
+    likely = np.flatnonzero(found)
+    at = np.minimum(np.searchsorted(wanted, keys[likely]), len(wanted) - 1)
+    found[likely] = wanted[at] == keys[likely]
+    return found
+
+
+def _pair(left: Keys, right: Keys) -> Keys:
+    found: Keys = _mix(left) * _STEP + right
     return found
 
 
