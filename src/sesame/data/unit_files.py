@@ -128,13 +128,14 @@ class Units:
     def _write(self, file: Path, store: Store, kind: Kind, sequences: list[list[int]]) -> None:
         began = time.monotonic()
         words = found = self._words(store)
-        before = int(words.sum())
+        before = int(store.word_starts.sum() if kind == "words" else words.sum())
         if kind in ("phrases", "entities"):
             base = self.starts(store, "phrases") if kind == "entities" else None
             found = phrase_starts(store, self._pieces(_has_letter), words) if base is None else np.array(base)
         if kind == "entities":
             before = int(found.sum())
-            found = entity_starts(store, words, sequences, found)
+            edges = _opened(store, words, self._pieces(lambda piece: not _has_letter(piece)))  # "York)" ends with York
+            found = entity_starts(store, edges, sequences, found)
         with whole_file(file) as handle:
             handle.write(found.tobytes())
         seconds = max(time.monotonic() - began, 1e-3)
@@ -144,13 +145,7 @@ class Units:
         )
 
     def _words(self, store: Store) -> Starts:
-        found = np.array(store.word_starts, dtype=np.uint8)
-        single = self._pieces(lambda piece: _SPACELESS.search(piece) is not None)
-        for begin in range(0, len(found), units.CHUNK):
-            here = single[store.tokens[begin : begin + units.CHUNK]]
-            found[begin : begin + len(here)] |= here
-            found[begin + 1 : begin + 1 + len(here)] |= here[: len(found) - begin - 1]  # what follows stands alone too
-        return found
+        return _opened(store, store.word_starts, self._pieces(lambda piece: _SPACELESS.search(piece) is not None))
 
     def _pieces(self, wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
         """The pieces that are so; control tokens never are. (V,)"""
@@ -159,6 +154,16 @@ class Units:
         for id, token in enumerate(self.tokenizer.tokens()):
             found[id] = token != "" and id not in special and wanted(self.tokenizer.shown(id))
         return found
+
+
+def _opened(store: Store, starts: Starts, single: npt.NDArray[np.bool_]) -> Starts:
+    """The same starts, and one before and behind each of the pieces that stand alone."""
+    found = np.array(starts, dtype=np.uint8)
+    for begin in range(0, len(found), units.CHUNK):
+        here = single[store.tokens[begin : begin + units.CHUNK]]
+        found[begin : begin + len(here)] |= here
+        found[begin + 1 : begin + 1 + len(here)] |= here[: len(found) - begin - 1]
+    return found
 
 
 def _has_letter(piece: str) -> bool:
