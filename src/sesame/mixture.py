@@ -46,6 +46,11 @@ class Mixture:
         return [source.part.store.path.name for source in self.sources]
 
 
+def parts_of(part: "Part | Mixture") -> list[Part]:
+    """Those of all sources."""
+    return [source.part for source in part.sources] if isinstance(part, Mixture) else [part]
+
+
 def text_files(texts: Sequence[str]) -> list[Path]:
     """All files of these texts, whatever their languages."""
     return [file for paths in texts_by_language(texts).values() for file in corpus_files(paths)]
@@ -63,10 +68,13 @@ def check_mixture(wishes: "Wishes", recipe: Recipe) -> None:
     """Complain about what cannot go together, before any text is read."""
     if not languages_of(wishes):
         return
-    if wishes.pairs and "clm" in recipe.objectives:
+    others = [name for name in recipe.objectives if name not in ("mlm", "rtd")]
+    if wishes.pairs and others:
         raise SesameError(
-            "--pairs: translations are for objectives that see both sides (mlm, rtd), not for clm; leave them out"
+            f"--pairs: translations are for mlm and rtd, not for {others[0]}; leave them out, or take recipe xlm"
         )
+    if any(stage.packing == "dialogues" for stage in recipe.stages.values()):
+        raise SesameError("dialogues are read in one language only; leave LANGUAGE= out of --text")
     if any(stage.ramp for stage in recipe.stages.values()):
         raise SesameError("a batch that grows (ramp) is for one language; set stages.NAME.ramp=0")
     if wishes.extend:

@@ -5,7 +5,7 @@ makes things while the others wait; then they find them.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from sesame.beside import load_beside
 from sesame.checkpoint.folder import Parts, check_fit, load_parts
 from sesame.checkpoint.run import Run
 from sesame.config import build as build_config
+from sesame.data import dialogues
 from sesame.data.build import build_store
 from sesame.data.cache import cache_folder
 from sesame.data.counts import count_table
@@ -102,6 +103,9 @@ class Ingredients:
 
 def gather_ingredients(wishes: "Wishes", recipe: Recipe, run: Run, files: list[Path]) -> Ingredients:
     """Tokenizer and text; the run is bound to what they hold."""
+    turns = any(stage.packing == "dialogues" for stage in recipe.stages.values())
+    if turns and wishes.field == "text":  # nobody named another
+        wishes = replace(wishes, field=dialogues.FIELD)
     started = load_parts(wishes.start) if wishes.start else None
     kept = run.folder / "tokenizer"
     tokenizer = _tokenizer(wishes, recipe, started, files, kept)
@@ -116,9 +120,9 @@ def gather_ingredients(wishes: "Wishes", recipe: Recipe, run: Run, files: list[P
         run.bind([name for mixture in mixed for name in mixture.stores()])
         return Ingredients(tokenizer, *mixed, started, spoken)
     cache = cache_folder()
-    store = build_store(files, tokenizer, cache, field=wishes.field)
+    store = build_store(files, tokenizer, cache, field=wishes.field, turns=turns)
     if wishes.valid:
-        held = build_store(corpus_files(wishes.valid), tokenizer, cache, field=wishes.field)
+        held = build_store(corpus_files(wishes.valid), tokenizer, cache, field=wishes.field, turns=turns)
         train, valid = hold_out(store, 0, 0.0)[0], hold_out(held, 0, 0.0)[0]
     else:
         train, valid = hold_out(store, wishes.seed)

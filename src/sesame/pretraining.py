@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,12 +24,14 @@ from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
 from sesame.data.batch import Batch
+from sesame.data.dialogue_pack import DialoguePacker
 from sesame.data.languages import LanguagePacker, mixed, source_shares
 from sesame.data.loader import STAIRS, Loader
 from sesame.data.order import locate
 from sesame.data.pack import Packer, Part, Specials
+from sesame.data.unit_files import Units, fingerprint, wanted_entities
 from sesame.errors import SesameError
-from sesame.mixture import Mixture, check_mixture, languages_of, text_files
+from sesame.mixture import Mixture, check_mixture, languages_of, parts_of, text_files
 from sesame.nn.attention.core import chosen_core
 from sesame.objectives import Term
 from sesame.objectives.model import Model
@@ -82,6 +85,7 @@ class Wishes:
     one_pass: bool = False  # over the text, instead of steps or a budget; see `one_pass.py`
     parallel: Parallel = "auto"  # how many processes hold the weights; see `train/parallel.py`
     rehearse: bool = False  # compile first, and count the budget from there; see `train/rehearsal.py`
+    entities: str | None = None  # a file, one a line: what stages of units = "entities" hide whole
     scale_lr: int = 0  # the batch that the recipe's rate is good for: from there it follows the batch; 0: it stays
 
 
@@ -138,6 +142,8 @@ def _identity(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, An
     for key in ("start", "tokenizer", "budget", "extend", "one_pass", "rehearse"):
         if getattr(wishes, key) not in (None, 0, False):
             run[key] = getattr(wishes, key)
+    if wishes.entities:
+        run["entities"] = fingerprint(wanted_entities(wishes.entities, recipe.stages))
     if wishes.valid:
         run["valid"] = [str(Path(file).resolve()) for file in wishes.valid]
     if languages_of(wishes):
@@ -159,6 +165,7 @@ class _Job:
     clock: Clock
     events: Events  # rank 0 has them
     overhead: float  # seconds spent before the first step
+    units: Units  # what the masks of a stage hide whole
 
     def __init__(self, wishes: Wishes, recipe: Recipe, machine: Machine, run: Run, began: float) -> None:
         self.wishes, self.recipe, self.machine, self.run, self.began = wishes, recipe, machine, run, began
@@ -180,6 +187,9 @@ class _Job:
         with self.world.in_turn():
             found = gather_ingredients(self.wishes, self.recipe, self.run, files)
             self.tokenizer, self.train_part, self.valid_part = found.tokenizer, found.train, found.valid
+            self.units = Units(self.tokenizer, wanted_entities(self.wishes.entities, self.recipe.stages))
+            for stage, part in product(self.recipe.stages.values(), (*parts_of(found.train), *parts_of(found.valid))):
+                self.units.starts(part.store, stage.units)  # now, not on the clock of a stage
             self.model, self.untouched = found.model(self.wishes, self.recipe, self.run, fresh=checkpoint is None)
             if self.wishes.one_pass:
                 self.recipe = replace(self.recipe, steps=self._one_pass(next(iter(self.recipe.stages.values()))))
@@ -399,15 +409,19 @@ class _Job:
     def _packers(self, part: Part | Mixture, stage: Stage) -> list[Packer]:
         """One for each source of a mixture."""
         specials = Specials(self.tokenizer.id("cls"), self.tokenizer.id("sep"), self.tokenizer.id("pad"))
-        more: dict[str, Any] = {"short": stage.short, "words": self.model.objective.needs_words}
-        more["fixed"] = self.machine.device.type == "cuda"
+        words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
+        more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}
         if isinstance(part, Part):
-            return [Packer(part, stage.packing, stage.length, specials, **more)]
+            more["units"] = self.units.starts(part.store, stage.units)
+            if stage.packing == "dialogues":
+                return [DialoguePacker(part, stage.length, specials, **more)]
+            return [Packer(part, stage.packing, stage.length, specials, short=stage.short, **more)]
         reset = self.recipe.languages.reset
         return [
             LanguagePacker(
                 source.part, stage.packing if len(source.langs) == 1 else "translations", stage.length, specials,
-                langs=source.langs, reset=reset, **more,
+                langs=source.langs, reset=reset, short=stage.short,
+                units=self.units.starts(source.part.store, stage.units), **more,
             )
             for source in part.sources
         ]  # fmt: skip
@@ -454,7 +468,7 @@ class _Job:
     def _held_out_of(self, part: Part | Mixture, stage: Stage, among: int) -> list[Batch]:
         """The examples of one source `among` so many."""
         inside = part.sources[0].part if isinstance(part, Mixture) else part
-        if inside.tokens() == 0 or (stage.packing == "pairs" and len(inside.documents) < 2):
+        if inside.tokens() == 0 or (stage.packing in ("pairs", "dialogues") and len(inside.documents) < 2):
             return []
         [packer] = self._packers(part, stage)
         on_cpu = self.machine.device.type == "cpu"

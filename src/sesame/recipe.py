@@ -42,11 +42,12 @@ class Stage:
     share: float
     length: int
     batch: int
-    packing: Literal["pairs", "orders", "sentences", "documents", "blocks"] = "pairs"
+    packing: Literal["pairs", "orders", "sentences", "documents", "blocks", "dialogues"] = "pairs"
     short: float = 0.1
     micro: int = 0  # sequences at a time; 0: as many as the device takes well
     ramp: int = 0  # steps over which the batch grows from an eighth to its size, in eight stairs
     dropout: float = -1.0  # of this stage, in attention too; below 0: as the backbone has it
+    units: Literal["", "pieces", "words", "phrases", "entities"] = ""  # hidden whole; "": as the objective has it
 
     def __post_init__(self) -> None:
         whole = min(self.batch - 1, self.length - 8, self.micro, self.ramp) >= 0
@@ -176,9 +177,11 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
     stages = {name: stage for name, stage in recipe.stages.items() if stage.share > 0}
     if not stages:
         raise SesameError(f"{place}: no stage with a share above 0")
-    for name, packing in (("nsp", "pairs"), ("sop", "orders")):
+    for name, packing in (("nsp", "pairs"), ("sop", "orders"), ("dialogue", "dialogues")):
         if name in objectives and any(stage.packing != packing for stage in stages.values()):
             raise SesameError(f'{place}: the {name} objective needs packing = "{packing}" in every stage')
+    if any(stage.units == "pieces" for stage in stages.values()) and getattr(objectives.get("mlm"), "ngram", 1) > 1:
+        raise SesameError(f'{place}: n-grams are of words; a stage of units = "pieces" needs objectives.mlm.ngram=1')
     longest = max(stage.length for stage in stages.values())
     if backbone.get("positions", "learned") != "rotary" and longest > backbone.get("max_length", 512):
         raise SesameError(f"{place}: a stage of length {longest} needs backbone.max_length of at least {longest}")

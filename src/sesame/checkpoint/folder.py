@@ -272,6 +272,7 @@ def _pretrained_heads(config: EncoderConfig | XLNetConfig, own_table: bool, plai
         "pooler": pair.pooler,
         "nsp": pair.out,
         "sop": PairHead(config.width).out,
+        "dialogue": PairHead(config.width).out,
         "rtd": ReplacedHead(config.width, activation),
     }
 

@@ -35,6 +35,9 @@ def pretrain(
     steps: int | None = typer.Option(None, min=1, help="Optimiser steps instead of a budget."),
     seed: int = typer.Option(0, help="Another seed is another run."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change the recipe: optimizer.rate=1e-3"),
+    entities: str | None = typer.Option(
+        None, help="A file with one entity a line, which masks hide whole where the recipe says so (ernie)."
+    ),
     scale_lr: int | None = typer.Option(
         None,
         "--scale-lr",
@@ -83,7 +86,7 @@ def pretrain(
         precision=precision,  # type: ignore[arg-type]
         save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile, extend=extend or 0,
         parallel=parallel,  # type: ignore[arg-type]
-        scale_lr=scale_lr or 0, rehearse=rehearse,
+        scale_lr=scale_lr or 0, rehearse=rehearse, entities=entities,
     )  # fmt: skip
     if dry_run:
         from sesame.cli.plan_table import show

@@ -34,16 +34,26 @@ SMALL = 2_000_000  # bytes on disk up to which starting processes costs more tha
 
 
 def build_store(
-    paths: Sequence[str | Path], tokenizer: Tokenizer, cache: Path, *, field: str = "text", workers: int | None = None
+    paths: Sequence[str | Path],
+    tokenizer: Tokenizer,
+    cache: Path,
+    *,
+    field: str = "text",
+    workers: int | None = None,
+    turns: bool = False,
 ) -> Store:
-    """The store of `paths` encoded with `tokenizer`, from the folder `cache` if it is there, else built into it."""
+    """The store of `paths` encoded with `tokenizer`, from the folder `cache` if it is there, else built into it.
+
+    `turns`: the field holds dialogues; a sentence is a turn, and who speaks is kept.
+    """
     files = corpus_files(paths)
     kinds = [file_kind(file) for file in files]
 
     def read(progress: Callable[[int], None]) -> Iterator[Document]:
-        return read_documents(files, field, progress)
+        documents = read_documents(files, field, progress)
+        return _dialogues(documents, field) if turns else documents
 
-    return _build(files, kinds, read, tokenizer, Path(cache), field, workers)
+    return _build(files, kinds, read, tokenizer, Path(cache), field, workers, lines=turns, turns=turns)
 
 
 def build_pairs(
@@ -69,21 +79,23 @@ def build_pairs(
 
 def _build(
     files: list[Path], kinds: Sequence[str], read: Read, tokenizer: Tokenizer, cache: Path, field: str,
-    workers: int | None, lines: bool = False,
+    workers: int | None, lines: bool = False, turns: bool = False,
 ) -> Store:  # fmt: skip
+    """`lines`: a line is a sentence; `turns`: and somebody's turn."""
     names = [str(file) for file in files]
-    folder = cache / f"store-{_key(files, kinds, tokenizer, field, cache)}"
+    folder = cache / f"{'turns' if turns else 'store'}-{_key(files, kinds, tokenizer, field, cache)}"
     if not folder.exists():
-        with _alone(folder):
+        with alone(folder):
             if not folder.exists():
                 with whole_folder(folder) as aside:
-                    _write(aside, files, read, tokenizer, field, workers, lines)
+                    _write(aside, files, read, tokenizer, field, workers, lines, turns)
     return Store.open(folder, names)
 
 
 def _write(
-    folder: Path, files: list[Path], read: Read, tokenizer: Tokenizer, field: str, workers: int | None, lines: bool
-) -> None:
+    folder: Path, files: list[Path], read: Read, tokenizer: Tokenizer, field: str, workers: int | None, lines: bool,
+    turns: bool,
+) -> None:  # fmt: skip
     size = sum(file.stat().st_size for file in files)
     if workers is None:
         workers = 1 if size < SMALL else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
@@ -92,7 +104,7 @@ def _write(
     started = time.monotonic()
     with ExitStack() as stack:
         shown = stack.enter_context(bar("encoding text", size, "B"))
-        writer = stack.enter_context(_Writer(folder, files))
+        writer = stack.enter_context(_Writer(folder, files, turns))
         chunks = writer.remember(_chunks(read(shown.advance)))
         if workers == 1:
             results: Iterable[EncodedDocuments] = map(DocumentEncoder(tokenizer, lines).encode, chunks)
@@ -132,14 +144,30 @@ def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield chunk
 
 
+def _dialogues(documents: Iterable[Document], field: str) -> Iterator[Document]:
+    """Pass on dialogues, and complain of anything else."""
+    talks = False
+    for document in documents:
+        if not document.roles:
+            raise SesameError(
+                f"{document.file}:{document.line}: is no dialogue; write .jsonl lines like "
+                f'{{{json.dumps(field)}: [{{"role": "user", "text": "..."}}, ...]}}'
+            )
+        talks = talks or len(document.roles) > 1
+        yield document
+    if not talks:
+        raise SesameError(f"{document.file}: no dialogue has two turns; put all turns of a dialogue on one line")
+
+
 class _Writer:
     """Appends encoded chunks to the files of a store; holds nothing but counts."""
 
-    def __init__(self, folder: Path, files: list[Path]) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, files: list[Path], turns: bool) -> None:
+        self.folder, self.turns = folder, turns
         self.names = [str(file) for file in files]
         self.numbers = {name: number for number, name in reversed(list(enumerate(self.names)))}
         self.sent: list[np.ndarray[Any, np.dtype[np.int64]]] = []  # sources of the chunks on their way, oldest first
+        self.spoken: list[bytes] = []  # the roles of those chunks
         self.count = dict.fromkeys(
             ("documents", "sentences", "tokens", "words", "bytes", "dropped_documents", "dropped_sentences"), 0
         )
@@ -148,7 +176,8 @@ class _Writer:
         with ExitStack() as stack:
             self.open: dict[str, IO[bytes]] = {
                 name: stack.enter_context((self.folder / f"{name}.bin").open("wb"))
-                for name in ("tokens", "word_starts", "sentences", "documents", "sources")
+                for name in ("tokens", "word_starts", "sentences", "documents", "sources", "roles")
+                if name != "roles" or self.turns
             }
             for name in ("sentences", "documents"):
                 self.open[name].write(np.zeros(1, "<i8").tobytes())
@@ -162,6 +191,7 @@ class _Writer:
         """Pass on the texts of each chunk and keep where they came from until its result arrives."""
         for chunk in chunks:
             self.sent.append(np.array([(self.numbers[part.file], part.line) for part in chunk], "<i8"))
+            self.spoken.append(b"".join(part.roles for part in chunk))
             self.count["bytes"] += sum(len(part.text.encode()) for part in chunk)
             yield [part.text for part in chunk]
 
@@ -174,6 +204,9 @@ class _Writer:
             "documents": (np.cumsum(result.document_lengths[kept]) + count["sentences"]).astype("<i8"),
             "sources": self.sent.pop(0)[kept],
         }
+        spoken = self.spoken.pop(0)
+        if self.turns:
+            parts["roles"] = np.frombuffer(spoken, np.uint8)[result.kept]
         for name, part in parts.items():
             self.open[name].write(part.tobytes())
         count["tokens"] += len(result.tokens)
@@ -188,7 +221,7 @@ class _Writer:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Let one process at a time build `folder`; what a killed one left of it is removed."""
     with disk_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -199,7 +232,7 @@ def _alone(folder: Path) -> Iterator[None]:
                 say(f"another process is building {folder}; waiting for it")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             for left in folder.parent.glob(f".{folder.name}.*.part"):
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
             yield
 
 

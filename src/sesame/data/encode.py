@@ -52,6 +52,7 @@ class EncodedDocuments(NamedTuple):
     sentence_lengths: NDArray[np.int64]  # tokens in each sentence, none empty
     document_lengths: NDArray[np.int64]  # sentences in each document, 0 for a document without tokens
     dropped_sentences: int
+    kept: NDArray[np.bool_]  # of all sentences, those with tokens
 
 
 def token_dtype(vocabulary: int) -> np.dtype[Any]:
@@ -60,8 +61,8 @@ def token_dtype(vocabulary: int) -> np.dtype[Any]:
 
 class DocumentEncoder:
     def __init__(self, tokenizer: TextEncoder, lines: bool = False) -> None:
-        """`lines`: a line is a sentence, however many it seems to hold."""
-        self.tokenizer, self.sentences = tokenizer, str.splitlines if lines else split_sentences
+        """`lines`: a line is a sentence, whatever stops it has: a side of a translation, somebody's turn in a dialogue."""
+        self.tokenizer, self.lines = tokenizer, lines
         self.dtype = token_dtype(len(tokenizer))
         self.split = word_splitter(json.loads(tokenizer.backend.to_str()))
         self.glue = "" if self.split is _with_spaces else " "
@@ -70,7 +71,7 @@ class DocumentEncoder:
 
     def encode(self, texts: Iterable[str]) -> EncodedDocuments:
         """Split documents into sentences and encode these; the result depends on nothing but the texts."""
-        documents = [self.sentences(text) for text in texts]
+        documents = [text.split("\n") if self.lines else split_sentences(text) for text in texts]
         codes = self._codes(list(chain.from_iterable(documents)))
         lengths = np.fromiter(map(len, codes), np.int64, len(codes)) // 4
         filled = np.concatenate([[0], np.cumsum(lengths > 0)])
@@ -82,6 +83,7 @@ class DocumentEncoder:
             sentence_lengths=lengths[lengths > 0],
             document_lengths=np.diff(filled[ends]),
             dropped_sentences=int((lengths == 0).sum()),
+            kept=lengths > 0,
         )
 
     def _codes(self, sentences: list[str]) -> list[bytes]:

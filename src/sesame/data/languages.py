@@ -150,9 +150,9 @@ class LanguagePacker(Packer):
 
     def __init__(
         self, part: Part, kind: Kind, length: int, specials: Specials, *, langs: tuple[int, ...], reset: bool,
-        short: float = 0.1, words: bool = False, fixed: bool = False,
+        short: float = 0.1, words: bool = False, fixed: bool = False, units: npt.NDArray[np.uint8] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(part, kind, length, specials, short=short, words=words, fixed=fixed)
+        super().__init__(part, kind, length, specials, short=short, words=words, fixed=fixed, units=units)
         self.langs, self.reset = langs, reset
 
     def draw(self, rows: Ints, keys: chance.Words) -> Batch:

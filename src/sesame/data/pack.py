@@ -17,6 +17,7 @@ on nothing but the row number and its key, so any batch of any epoch can be made
   last block reaches back into the one before it.
 - `translations` (XLM): a document is a sentence and its translation; which of the two comes first is drawn. Both are framed
   like sentences that stand alone, `[CLS] one [SEP] [SEP] other [SEP]`. What is too long loses its end, the longer one first.
+- `dialogues` (ERNIE): turns of a dialogue, see `dialogue_pack.py`.
 """
 
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from sesame.data.store import Store
 from sesame.errors import SesameError
 
 Ints = npt.NDArray[np.int64]
-Kind = Literal["pairs", "orders", "sentences", "documents", "blocks", "translations"]
+Kind = Literal["pairs", "orders", "sentences", "documents", "blocks", "translations", "dialogues"]
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,13 @@ class Packer:
         short: float = 0.1,
         words: bool = False,
         fixed: bool = False,
+        units: npt.NDArray[np.uint8] | None = None,
     ) -> None:
-        """`fixed`: batches are always `length` wide, also where no example is so long."""
+        """`fixed`: batches are always `length` wide, also where no example is so long; `units`: where those start that
+        count as words, unless the store's do."""
         self.part, self.kind, self.length, self.specials = part, kind, length, specials
         self.short, self.words, self.fixed = short, words, fixed
-        self.tokens = part.store.tokens
+        self.tokens, self.units = part.store.tokens, part.store.word_starts if units is None else units
         self.two = kind in ("pairs", "orders")  # A and B
         self.body = length - (3 if self.two else 4 if kind == "translations" else 2)
         if self.body < 2:
@@ -136,7 +139,7 @@ class Packer:
         store = self.part.store
         begin, _, document = self.rows[row]
         token = begin
-        if self.two or self.kind == "translations":
+        if self.two or self.kind in ("translations", "dialogues"):
             token = self.offsets[begin]
         if self.kind == "blocks":
             token = self.offsets[self.documents[document, 0]]
@@ -269,7 +272,7 @@ class Packer:
             extra["segments"] = torch.from_numpy(segments)
         if self.words:
             starts = np.zeros((size, width), dtype=np.int64)
-            starts.reshape(-1)[goal] = self.part.store.word_starts[source]
+            starts.reshape(-1)[goal] = self.units[source]
             starts.reshape(-1)[place] = 1  # a trimmed piece may begin inside a word
             words = np.cumsum(starts, axis=1)
             real = np.zeros((size, width), dtype=bool)
@@ -326,6 +329,13 @@ def _plan_documents(documents: Ints, offsets: Ints, body: int) -> Ints:
     reach = np.searchsorted(offsets, offsets + body, side="right") - 1
     rows = _walk(documents, np.clip(reach, np.arange(len(offsets)) + 1, len(offsets) - 1))
     return np.stack([offsets[rows[:, 0]], offsets[rows[:, 1]], rows[:, 2]], axis=1)
+
+
+def _plan_dialogues(documents: Ints, offsets: Ints, body: int) -> Ints:
+    """Whole turns of one dialogue while they fit, each with its separator; `body` counts one of those already."""
+    places = offsets + np.arange(len(offsets))
+    reach = np.searchsorted(places, places + body + 1, side="right") - 1
+    return _walk(documents, np.clip(reach, np.arange(len(offsets)) + 1, len(offsets) - 1))
 
 
 def _walk(documents: Ints, reach: Ints) -> Ints:
@@ -397,6 +407,7 @@ _PLANS = {
     "documents": _plan_documents,
     "blocks": _plan_blocks,
     "translations": _plan_translations,
+    "dialogues": _plan_dialogues,
 }
 
 Span = tuple[Ints, Ints]

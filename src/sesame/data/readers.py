@@ -2,7 +2,7 @@
 
 Three shapes of text, each plain or packed (.gz .xz .zst .bz2; parquet only plain, it packs itself):
 - text: one paragraph a line, a blank line between documents;
-- JSON lines: an object a line, the document in its field `text` (or another one);
+- JSON lines: an object a line, the document in its field `text` (or another one); a list there is a dialogue;
 - parquet: a document a row, in the column `text` (or another one).
 
 What is unusual: a document longer than a million characters goes on as the next document, so that a book, or a dump
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from sesame.data.dialogues import read_turns
 from sesame.data.streams import PACKED, Progress, lines
 from sesame.errors import SesameError
 
@@ -45,6 +46,7 @@ class Document:
     text: str
     file: str
     line: int
+    roles: bytes = b""  # of a dialogue: who speaks in each line, see `dialogues.py`
 
 
 def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
@@ -164,7 +166,13 @@ def _read_json_lines(path: Path, field: str, progress: Progress | None) -> Itera
             raise SesameError(
                 f"{path}: is one JSON list; put each object on a line of its own, for example with jq -c '.[]'"
             )
-        text = _field_of(_parse(line, path, number), field, f"{path}:{number}")
+        value = _parse(line, path, number)
+        if isinstance(value, dict) and isinstance(value.get(field), list):
+            turns, roles = read_turns(value[field], f"{path}:{number}")
+            if turns:
+                yield Document("\n".join(turns), str(path), number, roles)
+            continue
+        text = _field_of(value, field, f"{path}:{number}")
         if "\\u" in line:
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         yield from _pieces(text, path, number)

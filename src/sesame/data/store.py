@@ -5,6 +5,7 @@
     sentences   (S+1,)  int64              sentence i is tokens[sentences[i]:sentences[i+1]]
     documents   (D+1,)  int64              document j is sentences documents[j] to documents[j+1]
     sources     (D, 2)  int64              number of the file, line in it
+    roles       (S,)    uint8              of dialogues only: who says a sentence, query 0 or response 1
 
 Each is a plain file of numbers (little-endian); `meta.json` says how many and what of. `sesame.data.build` writes it.
 """
@@ -34,6 +35,8 @@ class Store:
         self.sentences: NDArray[np.int64] = _map(path, "sentences", np.dtype("<i8"), (sentences + 1,))
         self.documents: NDArray[np.int64] = _map(path, "documents", np.dtype("<i8"), (documents + 1,))
         self.sources: NDArray[np.int64] = _map(path, "sources", np.dtype("<i8"), (documents, 2))
+        told = (path / "roles.bin").exists()
+        self.roles: NDArray[np.uint8] | None = _map(path, "roles", np.dtype("u1"), (sentences,)) if told else None
         if self.sentences[-1] != tokens or self.documents[-1] != sentences:
             raise _damaged(path, "its parts do not fit together")
 

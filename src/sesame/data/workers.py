@@ -95,14 +95,7 @@ class _Worker:
         # The same search path as ours, without the current folder (-P), where any file could take a module's name.
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-c",
-                "from sesame.data.workers import serve; serve()",
-                tokenizer,
-                *(["lines"] if lines else []),
-            ],
+            [sys.executable, "-P", "-c", f"from sesame.data.workers import serve; serve({lines})", tokenizer],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
@@ -127,13 +120,13 @@ class _Worker:
             self.stdin.close()
 
 
-def serve() -> None:
+def serve(lines: bool) -> None:
     """The life of a worker: read lists of documents from stdin and answer on stdout until the parent is gone."""
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not end up between the answers
     gc.disable()  # millions of small objects and no cycle among them: looking for one costs a third of the time
-    encoder = DocumentEncoder(Tokenizer.load(sys.argv[1]), lines=len(sys.argv) > 2)
+    encoder = DocumentEncoder(Tokenizer.load(sys.argv[1]), lines)
     while True:
         try:
             texts = pickle.load(requests)

@@ -11,7 +11,7 @@ from sesame.errors import SesameError
 from sesame.objectives.base import Objective, Term, Together, Vocab
 from sesame.objectives.clm import CausalLM, CausalLMConfig
 from sesame.objectives.mlm import MaskedLM, MaskedLMConfig, MaskedLMHead
-from sesame.objectives.pair import NextSentenceConfig, PairHead, PairLabel, SentenceOrderConfig
+from sesame.objectives.pair import DialogueConfig, NextSentenceConfig, PairHead, PairLabel, SentenceOrderConfig
 from sesame.objectives.plm import PermutationLM, PermutationLMConfig, TableHead
 from sesame.objectives.rtd import Replaced, ReplacedConfig, ReplacedHead
 
@@ -20,6 +20,7 @@ CONFIGS: dict[str, type[Any]] = {
     "clm": CausalLMConfig,
     "nsp": NextSentenceConfig,
     "sop": SentenceOrderConfig,
+    "dialogue": DialogueConfig,
     "rtd": ReplacedConfig,
     "plm": PermutationLMConfig,
 }
@@ -63,6 +64,12 @@ def _sop(config: SentenceOrderConfig, backbone: Backbone, vocab: Vocab) -> Objec
     return PairLabel("sop", config.weight, PairHead(_only_encoder("sop", backbone).width))
 
 
+def _dialogue(config: DialogueConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    if not (isinstance(backbone, Encoder) and backbone.config.segments >= 2):
+        raise SesameError("dialogues need a segment for each of the two roles; set backbone.segments=2")
+    return PairLabel("dialogue", config.weight, PairHead(backbone.width))
+
+
 def _rtd(config: ReplacedConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if "mask" not in vocab.roles:
         raise SesameError("replaced-token detection needs a mask token, and this tokenizer has none; train another one")
@@ -82,6 +89,7 @@ BUILDERS: dict[str, Callable[..., Objective]] = {
     "clm": _clm,
     "nsp": _nsp,
     "sop": _sop,
+    "dialogue": _dialogue,
     "rtd": _rtd,
     "plm": _plm,
 }

@@ -4,7 +4,8 @@ Paper: Devlin et al. 2018, "BERT" (https://arxiv.org/abs/1810.04805), section 3.
 Idea: hide 15 % of the tokens and restore them from both sides. Of the chosen tokens 80 % become [MASK], 10 % a random token
 and 10 % stay, so that the model cannot rely on seeing [MASK] only where something is asked.
     loss = - sum over masked i of log p(x_i | corrupted x)
-Needs: a mask token; word numbers for whole-word and n-gram masks.
+Needs: a mask token; word numbers for whole-word and n-gram masks: a batch that has them is masked by whole words, which a
+stage may let be phrases or entities (`units`, ERNIE).
 Targets: "mlm", labels (B, K) at positions (B, K).
 Relations: `span`, `rtd`, `plm` choose or replace differently; RoBERTa is this with fresh masks each epoch (the default here,
 `static = 10` gives BERT's ten fixed masks), ERNIE and whole-word masking choose groups of tokens. `ngram = 3` is ALBERT's
@@ -112,6 +113,7 @@ class MaskedLM(Objective):
         """Choose places, keep their tokens as labels, replace them in the input."""
         keys = batch.keys
         assert keys is not None, "corruption needs the chance of each example"
+        assert batch.words is not None or self.config.ngram == 1, "n-gram masks need word numbers"
         rate = self.config.rate
         if self.config.end_rate >= 0:
             rate += (self.config.end_rate - rate) * progress
@@ -133,7 +135,7 @@ class MaskedLM(Objective):
         most = max(1, round(max(self.config.rate, self.config.end_rate) * width))  # one shape, however the rate glides
         wanted = torch.clamp(torch.round(batch.lengths.double() * rate).long(), min=1)[:, None]
         luck = chance.uniform_tensor(keys, "mlm.pick", width)
-        if self.needs_words:
+        if batch.words is not None:
             return self._choose_words(batch, keys, luck, wanted.clamp(max=round(rate * width)), most)
         order, places = torch.where(self._maskable(batch), luck, 2.0).topk(most, dim=1, largest=False)
         chosen = (torch.arange(most, device=keys.device)[None, :] < wanted) & (order < 1.5)
@@ -143,7 +145,7 @@ class MaskedLM(Objective):
         self, batch: Batch, keys: Tensor, luck: Tensor, wanted: Tensor, most: int
     ) -> tuple[Tensor, Tensor]:
         """The same, a word entering whole or not at all."""
-        assert batch.words is not None, "whole-word and n-gram masks need word numbers"
+        assert batch.words is not None
         luck = torch.gather(luck, 1, self.spans(batch.words, keys))  # a span shares its draw
         order = torch.where(self._maskable(batch), luck, 2.0).sort(dim=1, stable=True)
         maskable = order.values < 1.5

@@ -1,13 +1,15 @@
-"""Sentence-pair objectives: next-sentence prediction and sentence order.
+"""Objectives of [CLS]: next-sentence prediction, sentence order, real dialogues.
 
 Papers: NSP: Devlin et al. 2018, "BERT", section 3.1, task 2. SOP: Lan et al. 2019, "ALBERT"
-(https://arxiv.org/abs/1909.11942), section 3.1.
+(https://arxiv.org/abs/1909.11942), section 3.1. Dialogue: Sun et al. 2019, "ERNIE" (https://arxiv.org/abs/1904.09223),
+section 3.3.
 Idea: from the [CLS] state tell how A and B belong together. NSP: did B really follow A, or come from another document (half
-of the cases)? SOP: are two consecutive stretches of one document in order, or swapped (half of the cases)?
+of the cases)? SOP: are two consecutive stretches of one document in order, or swapped (half of the cases)? Dialogue: is it
+one, or does a turn come from another dialogue (half of the cases)?
     p = softmax(W tanh(W_p h_[CLS] + b_p) + b)
-    nsp: 0: B follows A, 1: B is from elsewhere;  sop: 0: A and B in order, 1: swapped
-Needs: packing "pairs" for NSP, "orders" for SOP, which draw A and B and know the label.
-Targets: "nsp" or "sop", one label for each example.
+    nsp: 0: B follows A, 1: B is from elsewhere;  sop: 0: A and B in order, 1: swapped;  dialogue: 0: real, 1: not
+Needs: packing "pairs" for NSP, "orders" for SOP, "dialogues" for dialogue, which draw the text and know the label.
+Targets: "nsp", "sop" or "dialogue", one label for each example, or IGNORE (a single turn).
 Relations: NSP can be solved by topic alone; SOP cannot, both sides share it. RoBERTa dropped the task.
 Unusual: the tanh layer ("pooler") is part of this head; fine-tuning takes it over from here.
 """
@@ -34,6 +36,11 @@ class SentenceOrderConfig:
     weight: float = 1.0  # the authors' code adds the two losses as they are
 
 
+@dataclass(frozen=True)
+class DialogueConfig:
+    weight: float = 1.0  # ours: the paper says that the two are trained in turn, not how much
+
+
 class PairHead(nn.Module):
     """Shape: [CLS] states (B, D) -> (B, 2)."""
 
@@ -48,7 +55,7 @@ class PairHead(nn.Module):
 
 
 class PairLabel(Objective):
-    """What packing knows of a pair, told from [CLS]: `name` is "nsp" or "sop"."""
+    """What packing knows of a pair, told from [CLS]: `name` is "nsp", "sop" or "dialogue"."""
 
     def __init__(self, name: str, weight: float, head: PairHead) -> None:
         super().__init__()

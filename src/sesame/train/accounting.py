@@ -101,7 +101,7 @@ def peak_memory(device: torch.device) -> int:
 
 def work_of(objectives: Mapping[str, Any], length: int, progress: float | None = None) -> Work:
     """What a recipe's objectives do with a row; `progress` as in `corrupt`, the mean over the run if it is not given."""
-    pair = bool({"nsp", "sop"} & set(objectives))
+    pair = bool({"nsp", "sop", "dialogue"} & set(objectives))
     masked = 0.0 if pair else None  # pairs alone look at [CLS], whoever else at everything
     if "clm" in objectives:
         masked = 1.0
