@@ -297,8 +297,8 @@ def _check_precision(precision: Precision, device: str, backbone: Backbone) -> N
 
 def pretrain(recipe: str, text: Sequence[str | Path] | str | Path, out: str | Path, **wishes: Any) -> Loaded:
     """`sesame pretrain` from Python; the keywords are the command's options. Gives the finished model."""
-    from sesame.pretraining import Wishes
     from sesame.pretraining import pretrain as run
+    from sesame.wishes import Wishes
 
     texts = [text] if isinstance(text, str | Path) else list(text)
     return load(run(Wishes(recipe=recipe, text=[str(path) for path in texts], out=Path(out), **wishes)))

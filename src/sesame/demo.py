@@ -70,7 +70,8 @@ def run_demo(out: Path, budget: float) -> None:
         write_documentation(text, held)
     from sesame.api import load
     from sesame.demo_labels import classify
-    from sesame.pretraining import Wishes, pretrain
+    from sesame.pretraining import pretrain
+    from sesame.wishes import Wishes
 
     final = pretrain(
         Wishes(

@@ -30,6 +30,7 @@ from sesame.recipe import Stage
 from sesame.train.accounting import Account, peak, work_of
 from sesame.train.parallel import join
 from sesame.train.precision import choose_machine
+from sesame.wishes import Wishes, chosen_recipe
 
 STEPS = {"cpu": 3, "cuda": 10}  # measured
 RULE, FAR = 20, 4  # tokens a parameter, and the factor from which on we call it far
@@ -82,14 +83,14 @@ class Plan:
         return asdict(self)
 
 
-def dry_run(wishes: pretraining.Wishes) -> Plan:
+def dry_run(wishes: Wishes) -> Plan:
     """Prepare, measure and predict; the run's folder is not touched."""
     with join(wishes.device) as world:
         if world.ranks > 1:
             raise SesameError("--dry-run measures one process; call it without torchrun")
     began = time.monotonic()
     machine = choose_machine(wishes.device, wishes.precision)
-    recipe = replace(pretraining.chosen_recipe(wishes, machine), table="random")  # counting changes no figure here
+    recipe = replace(chosen_recipe(wishes, machine), table="random")  # counting changes no figure here
     check_mixture(wishes, recipe)
     files = text_files(wishes.text)
     with tempfile.TemporaryDirectory(prefix="sesame-") as scratch:
@@ -119,7 +120,7 @@ class _Planner:
             peak_source=self.peak.source,
             parameters=sum(p.numel() for p in self.job.model.parameters()),
             weights_memory=weights_memory(self.job.model),
-            text_tokens=self.job.train_part.tokens(),
+            text_tokens=self.job.examples.train.tokens(),
             stages=stages,
             steps=sum(stage.steps for stage in stages),
             tokens=sum(stage.tokens for stage in stages),
@@ -134,8 +135,8 @@ class _Planner:
     # ---- one stage -------------------------------------------------------------------------------------------------
 
     def _stage(self, name: str, stage: Stage) -> "_Measured":
-        whole = self.job.loader(replace(stage, ramp=0), 1)
-        rows = sum(map(len, self.job._packers(self.job.train_part, stage)))
+        whole = self.job.examples.loader(replace(stage, ramp=0), 1)
+        rows = sum(map(len, self.job.examples.packers(self.job.examples.train, stage)))
         work = work_of(self.recipe.objectives, stage.length)
         account = Account.of(self.job.model.backbone.config, work, self.machine)
 
@@ -161,7 +162,7 @@ class _Planner:
 
     def _micro(self, name: str, stage: Stage, rows: Callable[[int], list[Batch]]) -> tuple[int, int]:
         """Rows at a time, and how many fit: what the recipe says, else what the run would take unless it is a bad choice."""
-        usual = min(stage.micro or self.job._micro(stage), stage.batch)
+        usual = min(stage.micro or self.job.examples.micro(stage), stage.batch)
         if self.cuda:
             most = self.probe.largest(rows, stage.length, usual)
             micro = even(stage.batch, min(usual, most))
@@ -197,7 +198,7 @@ class _Planner:
     def _looks(self, speed: Speed) -> float:
         """Seconds of all looks at the held-out text: a forward pass takes a third of a step."""
         wanted = self.recipe.evaluation.tokens or (524_288 if self.cuda else 16_384)
-        tokens = min(wanted, self.job.valid_part.tokens())
+        tokens = min(wanted, self.job.examples.valid.tokens())
         return (1 / self.recipe.evaluation.every) * tokens / (3 * speed.tokens_per_second)
 
     def _spread(self, found: "list[_Measured]", besides: float) -> list[StagePlan]:

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sesame.data.build import build_pairs, build_store
 from sesame.data.cache import cache_folder
@@ -26,9 +25,7 @@ from sesame.progress import say
 from sesame.recipe import Recipe
 from sesame.text import Tokenizer, sample_texts, train_tokenizer
 from sesame.text.train import SAMPLE
-
-if TYPE_CHECKING:
-    from sesame.pretraining import Wishes
+from sesame.wishes import Wishes, languages_of
 
 FEWEST = 20  # pairs: some of them are held out
 
@@ -56,15 +53,7 @@ def text_files(texts: Sequence[str]) -> list[Path]:
     return [file for paths in texts_by_language(texts).values() for file in corpus_files(paths)]
 
 
-def languages_of(wishes: "Wishes") -> tuple[str, ...]:
-    """The languages that the user named, in that order; none: one text in whatever language."""
-    texts, pairs = texts_by_language(wishes.text), pairs_by_languages(wishes.pairs)
-    if "" in texts and pairs:
-        raise SesameError(f"{texts[''][0]}: has no language, but --pairs has; write LANGUAGE={texts[''][0]}")
-    return tuple(dict.fromkeys(name for name in [*texts, *(side for pair in pairs for side in pair)] if name))
-
-
-def check_mixture(wishes: "Wishes", recipe: Recipe) -> None:
+def check_mixture(wishes: Wishes, recipe: Recipe) -> None:
     """Complain about what cannot go together, before any text is read."""
     if not languages_of(wishes):
         return
@@ -86,7 +75,7 @@ def check_mixture(wishes: "Wishes", recipe: Recipe) -> None:
 
 
 def gather_mixture(
-    wishes: "Wishes", recipe: Recipe, tokenizer: Tokenizer, languages: tuple[str, ...]
+    wishes: Wishes, recipe: Recipe, tokenizer: Tokenizer, languages: tuple[str, ...]
 ) -> tuple[Mixture, Mixture]:
     """The sources to train on and those held out; `languages` gives each its number."""
     cache = cache_folder()
@@ -117,7 +106,7 @@ def gather_mixture(
     return Mixture(tuple(train)), Mixture(tuple(valid))
 
 
-def mixed_tokenizer(wishes: "Wishes", recipe: Recipe) -> Tokenizer:
+def mixed_tokenizer(wishes: Wishes, recipe: Recipe) -> Tokenizer:
     """A tokenizer for all languages, trained once for these files and settings."""
     wanted, exponent = recipe.tokenizer, recipe.languages.vocabulary
     texts, pairs = texts_by_language(wishes.text), pairs_by_languages(wishes.pairs)

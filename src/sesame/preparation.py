@@ -7,7 +7,6 @@ makes things while the others wait; then they find them.
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ from sesame.data.readers import corpus_files
 from sesame.errors import SesameError
 from sesame.extension import extend
 from sesame.files import whole_file, whole_folder
-from sesame.mixture import Mixture, gather_mixture, languages_of, mixed_tokenizer
+from sesame.mixture import Mixture, gather_mixture, mixed_tokenizer
 from sesame.objectives import MaskedLMHead, Vocab
 from sesame.objectives import build as build_objectives
 from sesame.objectives.base import Together
@@ -40,9 +39,7 @@ from sesame.recipe import Recipe
 from sesame.text import Tokenizer
 from sesame.text.template import with_cls
 from sesame.tokenizer_cache import cached_tokenizer
-
-if TYPE_CHECKING:
-    from sesame.pretraining import Wishes
+from sesame.wishes import Wishes, languages_of
 
 COUNTED = 2.5  # vectors from counts are so much longer than random ones; docs/log.md
 
@@ -55,7 +52,7 @@ class Ingredients:
     started: Parts | None  # the model that training goes on from
     languages: tuple[str, ...] = ()
 
-    def model(self, wishes: "Wishes", recipe: Recipe, run: Run, fresh: bool) -> tuple[Model, dict[str, nn.Module]]:
+    def model(self, wishes: Wishes, recipe: Recipe, run: Run, fresh: bool) -> tuple[Model, dict[str, nn.Module]]:
         """The model at the start, and the heads of the start model that no objective trains; not `fresh`: to be filled."""
         torch.manual_seed(chance.key(wishes.seed) >> 1)
         backbone = self._backbone(wishes, recipe)
@@ -68,7 +65,7 @@ class Ingredients:
             load_beside(objective, wishes.start)
         return Model(backbone, objective), untouched
 
-    def _backbone(self, wishes: "Wishes", recipe: Recipe) -> Backbone:
+    def _backbone(self, wishes: Wishes, recipe: Recipe) -> Backbone:
         if self.started is None:
             settings = {key: value for key, value in recipe.backbone.items() if key != "kind"}
             if recipe.languages.embedded:
@@ -101,7 +98,7 @@ class Ingredients:
         rows[: len(table)][seen] = table[seen]
 
 
-def gather_ingredients(wishes: "Wishes", recipe: Recipe, run: Run, files: list[Path]) -> Ingredients:
+def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Path]) -> Ingredients:
     """Tokenizer and text; the run is bound to what they hold."""
     turns = any(stage.packing == "dialogues" for stage in recipe.stages.values())
     if turns and wishes.field == "text":  # nobody named another
@@ -130,7 +127,7 @@ def gather_ingredients(wishes: "Wishes", recipe: Recipe, run: Run, files: list[P
     return Ingredients(tokenizer, train, valid, started)
 
 
-def _tokenizer(wishes: "Wishes", recipe: Recipe, started: Parts | None, files: list[Path], kept: Path) -> Tokenizer:
+def _tokenizer(wishes: Wishes, recipe: Recipe, started: Parts | None, files: list[Path], kept: Path) -> Tokenizer:
     """The user's, the start model's, the one that this run made before, or a new one."""
     if wishes.tokenizer:
         tokenizer = Tokenizer.load(wishes.tokenizer)
@@ -152,7 +149,7 @@ def _tokenizer(wishes: "Wishes", recipe: Recipe, started: Parts | None, files: l
     return tokenizer
 
 
-def _numbered(spoken: tuple[str, ...], started: Parts | None, wishes: "Wishes") -> tuple[str, ...]:
+def _numbered(spoken: tuple[str, ...], started: Parts | None, wishes: Wishes) -> tuple[str, ...]:
     """The languages in the order of their embeddings: the start model's, if it has any."""
     known = () if started is None else getattr(started.backbone.config, "languages", ())
     for language in spoken if known else ():

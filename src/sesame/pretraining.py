@@ -1,16 +1,17 @@
 """From raw text to a pre-trained model: what `sesame pretrain` does, room by room.
 
-    recipe -> tokenizer -> store -> model (preparation.py) -> packers -> the loop, stage by stage -> final folder
+    wishes (wishes.py) -> recipe -> tokenizer -> store -> model (preparation.py) -> packers (examples.py)
+    -> the loop, stage by stage -> final folder
 
 The run's folder decides everything on a restart: whatever is there and whole is taken, the rest is made. Under `torchrun` all
 processes walk through here together, see `train/parallel.py`; the number of them may change from one start to the next.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -24,21 +25,19 @@ from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
 from sesame.data.batch import Batch
-from sesame.data.dialogue_pack import DialoguePacker
-from sesame.data.languages import LanguagePacker, mixed, source_shares
 from sesame.data.loader import STAIRS, Loader
 from sesame.data.order import locate
-from sesame.data.pack import Packer, Part, Specials
-from sesame.data.unit_files import Units, fingerprint, wanted_entities
+from sesame.data.unit_files import Units, wanted_entities
 from sesame.errors import SesameError
-from sesame.mixture import Mixture, check_mixture, languages_of, parts_of, text_files
+from sesame.examples import HELD_OUT, Examples
+from sesame.mixture import Mixture, check_mixture, parts_of, text_files
 from sesame.nn.attention.core import chosen_core
 from sesame.objectives import Term
 from sesame.objectives.model import Model
 from sesame.one_pass import PROBE, planned_steps, seconds_each
 from sesame.preparation import gather_ingredients
 from sesame.progress import Bar, bar, duration, say
-from sesame.recipe import Recipe, Stage, how_scaled, resolve, scaled
+from sesame.recipe import Recipe, Stage, how_scaled
 from sesame.text import Tokenizer
 from sesame.train.accounting import Account, note, work_of
 from sesame.train.compute import computing
@@ -49,44 +48,13 @@ from sesame.train.held_out import held_out
 from sesame.train.loop import Clock, Hooks, fit
 from sesame.train.optim import Optimizer, build_optimizer
 from sesame.train.parallel import Parallel, World, join, share_of
-from sesame.train.precision import Machine, Precision, choose_machine
+from sesame.train.precision import Machine, choose_machine
 from sesame.train.rehearsal import rehearse
 from sesame.train.replay import Replay
 from sesame.train.shadow import Shadow
 from sesame.train.shares import collect, fold, is_sharded, not_shared, shard, wants_shards
 from sesame.train.state import State
-
-HELD_OUT = chance.key(0x4556414C)  # the chance of held-out examples: the same in every run
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the user asked for."""
-
-    recipe: str
-    text: Sequence[str]
-    out: Path
-    size: str | None = None
-    start: str | None = None
-    tokenizer: str | None = None
-    valid: Sequence[str] = ()
-    pairs: Sequence[str] = ()  # translations, "en-ru=FILE"; see `mixture.py`
-    steps: int | None = None
-    budget: float | None = None  # seconds
-    seed: int = 0
-    settings: Sequence[str] = ()
-    device: str = "auto"
-    precision: Precision = "auto"
-    save_minutes: float = 5.0
-    save_steps: int = 0
-    compile: bool | None = None  # None: on a GPU
-    field: str = "text"
-    extend: int = 0  # new words for the vocabulary of the start model
-    one_pass: bool = False  # over the text, instead of steps or a budget; see `one_pass.py`
-    parallel: Parallel = "auto"  # how many processes hold the weights; see `train/parallel.py`
-    rehearse: bool = False  # compile first, and count the budget from there; see `train/rehearsal.py`
-    entities: str | None = None  # a file, one a line: what stages of units = "entities" hide whole
-    scale_lr: int = 0  # the batch that the recipe's rate is good for: from there it follows the batch; 0: it stays
+from sesame.wishes import Wishes, chosen_recipe, identity_of
 
 
 def pretrain(wishes: Wishes) -> Path:
@@ -103,7 +71,7 @@ def _pretrain(wishes: Wishes, world: World) -> Path:
     recipe = chosen_recipe(wishes, machine)
     check_mixture(wishes, recipe)
     files = text_files(wishes.text)
-    identity = _identity(recipe, wishes, files)
+    identity = identity_of(recipe, wishes, files)
     for name, stage in recipe.stages.items():
         share_of(stage.batch, world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
     with Run.claim(wishes.out, identity, world) as run:
@@ -116,41 +84,6 @@ def _pretrain(wishes: Wishes, world: World) -> Path:
     return run.final
 
 
-def chosen_recipe(wishes: Wishes, machine: Machine) -> Recipe:
-    """The recipe with everything that the user changed of it."""
-    if wishes.start is not None and wishes.size is not None:
-        raise SesameError("--start brings a model of its own size; leave --size out")
-    if wishes.extend and wishes.start is None:
-        raise SesameError(
-            "--extend adds words to a model that exists; name it with --start MODEL, or leave --extend out: "
-            "a new model gets a vocabulary made from your text"
-        )
-    recipe = resolve(
-        wishes.recipe,
-        size=wishes.size,
-        budget=wishes.budget is not None,
-        device=machine.device.type,
-        settings=wishes.settings,
-    )
-    if wishes.steps is not None:
-        recipe = replace(recipe, steps=wishes.steps)
-    return scaled(recipe, wishes.scale_lr) if wishes.scale_lr else recipe
-
-
-def _identity(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, Any]:
-    run: dict[str, Any] = {"text": [str(file.resolve()) for file in files], "seed": wishes.seed, "field": wishes.field}
-    for key in ("start", "tokenizer", "budget", "extend", "one_pass", "rehearse"):
-        if getattr(wishes, key) not in (None, 0, False):
-            run[key] = getattr(wishes, key)
-    if wishes.entities:
-        run["entities"] = fingerprint(wanted_entities(wishes.entities, recipe.stages))
-    if wishes.valid:
-        run["valid"] = [str(Path(file).resolve()) for file in wishes.valid]
-    if languages_of(wishes):
-        run |= {"languages": list(languages_of(wishes)), "pairs": list(wishes.pairs)}
-    return {**recipe.to_dict(), "run": run}
-
-
 class _Job:
     """One process's work on a run. `prepare` makes the parts, `train` runs the stages."""
 
@@ -158,14 +91,12 @@ class _Job:
     model: Model
     optimizer: Optimizer
     call: Callable[[Batch], list[Term]]
-    train_part: Part | Mixture
-    valid_part: Part | Mixture
+    examples: Examples
     held_out: list[Batch]
     health: Health | None  # a watch over replaced-token detection
     clock: Clock
     events: Events  # rank 0 has them
     overhead: float  # seconds spent before the first step
-    units: Units  # what the masks of a stage hide whole
 
     def __init__(self, wishes: Wishes, recipe: Recipe, machine: Machine, run: Run, began: float) -> None:
         self.wishes, self.recipe, self.machine, self.run, self.began = wishes, recipe, machine, run, began
@@ -186,11 +117,14 @@ class _Job:
         checkpoint = self.run.latest()
         with self.world.in_turn():
             found = gather_ingredients(self.wishes, self.recipe, self.run, files)
-            self.tokenizer, self.train_part, self.valid_part = found.tokenizer, found.train, found.valid
-            self.units = Units(self.tokenizer, wanted_entities(self.wishes.entities, self.recipe.stages))
-            for stage, part in product(self.recipe.stages.values(), (*parts_of(found.train), *parts_of(found.valid))):
-                self.units.starts(part.store, stage.units)  # now, not on the clock of a stage
+            self.tokenizer = found.tokenizer
             self.model, self.untouched = found.model(self.wishes, self.recipe, self.run, fresh=checkpoint is None)
+            units = Units(self.tokenizer, wanted_entities(self.wishes.entities, self.recipe.stages))
+            for stage, part in product(self.recipe.stages.values(), (*parts_of(found.train), *parts_of(found.valid))):
+                units.starts(part.store, stage.units)  # now, not on the clock of a stage
+            self.examples = Examples(
+                self.recipe, self.tokenizer, found.train, found.valid, units, self.model, self.machine, self.wishes.seed
+            )
             if self.wishes.one_pass:
                 self.recipe = replace(self.recipe, steps=self._one_pass(next(iter(self.recipe.stages.values()))))
         self._place(checkpoint)
@@ -198,7 +132,7 @@ class _Job:
 
     def _one_pass(self, stage: Stage) -> int:
         """Steps of one pass over the text, decided once."""
-        packers = self._packers(self.train_part, stage)
+        packers = self.examples.packers(self.examples.train, stage)
         packer = packers[0]
 
         def measure() -> float:
@@ -244,7 +178,7 @@ class _Job:
         length = duration(self.wishes.budget) if self.wishes.budget else f"{self.recipe.steps:,} steps"
         say(
             f"{self.recipe.name}: {count / 1e6:.1f} M parameters, {len(self.tokenizer):,} pieces, "
-            f"{self.train_part.tokens() / 1e6:.2f} M tokens to train on, {self.valid_part.tokens():,} held out; "
+            f"{self.examples.train.tokens() / 1e6:.2f} M tokens to train on, {self.examples.valid.tokens():,} held out; "
             f"{length} on {self.machine.device.type} in {self.machine.precision}, attention: {core}"
             f"{self._shown_rate()}{self._shown_world()}"
         )
@@ -262,7 +196,7 @@ class _Job:
     def train(self) -> None:
         stages = list(self.recipe.stages.items())
         total = sum(stage.share for _, stage in stages)
-        self.held_out = self._held_out_batches(stages[0][1])
+        self.held_out = self.examples.held_out(stages[0][1])
         watched, settings = self.recipe.objectives.get("rtd"), (self.recipe.optimizer, self.recipe.schedule)
         self.health = None if watched is None else Health(watched, *settings, len(self.tokenizer))
         if self.wishes.rehearse:
@@ -364,7 +298,7 @@ class _Job:
             hooks=hooks,
             threads=1 if self.machine.device.type == "cpu" else 4,
             world=self.world,
-            spikes=not isinstance(self.train_part, Mixture),  # steps of several sources differ by nature
+            spikes=not isinstance(self.examples.train, Mixture),  # steps of several sources differ by nature
         )
 
     def _drop(self, stage: Stage) -> None:
@@ -379,7 +313,7 @@ class _Job:
     def _loader(self, name: str, stage: Stage) -> Loader:
         """The examples of this rank."""
         share = share_of(stage.batch, self.world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
-        micro = stage.micro or self._micro(stage)
+        micro = stage.micro or self.examples.micro(stage)
         if not stage.micro and self.machine.device.type == "cuda":
             micro = next(n for n in range(min(micro, share), 0, -1) if share % n == 0)  # one shape, compiled once
         micro = int(-self.world.agree([-float(min(micro, share))])[0])  # the least that a rank can take
@@ -388,52 +322,13 @@ class _Job:
         fused = self.machine.device.type == "cuda" and self.machine.precision != "fp32"
         unpad = 64 * -(-micro * stage.length // 1024) if fused else 0
         return replace(
-            self.loader(stage, micro), static=static, unpad=unpad, rank=self.world.rank, ranks=self.world.ranks
+            self.examples.loader(stage, micro), static=static, unpad=unpad, rank=self.world.rank, ranks=self.world.ranks
         )
-
-    def loader(self, stage: Stage, micro: int) -> Loader:
-        """All examples of a stage, from one text or from a mixture of languages."""
-        packers = self._packers(self.train_part, stage)
-        basic = Loader(packers[0], stage.batch, micro, self.wishes.seed, self.model.objective.corrupt, ramp=stage.ramp)
-        if not isinstance(self.train_part, Mixture):
-            return basic
-        mix = self.recipe.languages
-        shares = source_shares(self.train_part.sources, mix.exponent, mix.translated)
-        return mixed(basic, packers, shares)
 
     def _log(self, state: State, line: dict[str, Any], figures: dict[str, Any], prefix: str) -> None:
         if self.world.first:
             self.run.log(line)
             self.events.add(state.step, figures, prefix)
-
-    def _packers(self, part: Part | Mixture, stage: Stage) -> list[Packer]:
-        """One for each source of a mixture."""
-        specials = Specials(self.tokenizer.id("cls"), self.tokenizer.id("sep"), self.tokenizer.id("pad"))
-        words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
-        more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}
-        if isinstance(part, Part):
-            more["units"] = self.units.starts(part.store, stage.units)
-            if stage.packing == "dialogues":
-                return [DialoguePacker(part, stage.length, specials, **more)]
-            return [Packer(part, stage.packing, stage.length, specials, short=stage.short, **more)]
-        reset = self.recipe.languages.reset
-        return [
-            LanguagePacker(
-                source.part, stage.packing if len(source.langs) == 1 else "translations", stage.length, specials,
-                langs=source.langs, reset=reset, short=stage.short,
-                units=self.units.starts(source.part.store, stage.units), **more,
-            )
-            for source in part.sources
-        ]  # fmt: skip
-
-    def _micro(self, stage: Stage) -> int:
-        """Sequences at a time: what stays in the cache of a CPU, what fits into the memory of a GPU."""
-        if self.machine.device.type == "cpu":
-            return max(1, 4096 // stage.length)
-        config = self.model.backbone.config
-        each = config.depth * config.width * 40 + config.vocab * 2  # bytes a token, in bf16 with the head on 15 %
-        free, _ = torch.cuda.mem_get_info(self.machine.device)
-        return max(1, int(free * 0.5 / each) // stage.length)
 
     # ---- between the steps -----------------------------------------------------------------------------------------
 
@@ -458,26 +353,6 @@ class _Job:
         self.reserve = max(self.reserve, 2.0 + 2.0 * (time.monotonic() - began))
         if self.clock.budget is not None and self.wishes.budget is not None:
             self.clock.budget = max(self.wishes.budget - self.overhead - self.reserve, 1.0)
-
-    def _held_out_batches(self, stage: Stage) -> list[Batch]:
-        parts = [self.valid_part]
-        if isinstance(self.valid_part, Mixture):
-            parts = [Mixture((source,)) for source in self.valid_part.sources]
-        return [batch for part in parts for batch in self._held_out_of(part, stage, len(parts))]
-
-    def _held_out_of(self, part: Part | Mixture, stage: Stage, among: int) -> list[Batch]:
-        """The examples of one source `among` so many."""
-        inside = part.sources[0].part if isinstance(part, Mixture) else part
-        if inside.tokens() == 0 or (stage.packing in ("pairs", "dialogues") and len(inside.documents) < 2):
-            return []
-        [packer] = self._packers(part, stage)
-        on_cpu = self.machine.device.type == "cpu"
-        tokens = (self.recipe.evaluation.tokens or (16_384 if on_cpu else 524_288)) // among
-        count = min(len(packer), max(1, tokens // stage.length))
-        _, rows = locate(0, count, len(packer), 0)
-        size = 32 if on_cpu else 256
-        groups = [rows[start : start + size] for start in range(0, count, size)]
-        return [self.model.objective.corrupt(packer.draw(group, chance.keys(HELD_OUT, group))) for group in groups]
 
     def _save_due(self, state: State) -> bool:
         if self.wishes.save_steps:

@@ -68,8 +68,8 @@ def pretrain(
     """
     from sesame.cli.show import seconds
     from sesame.errors import SesameError
-    from sesame.pretraining import Wishes
     from sesame.pretraining import pretrain as run
+    from sesame.wishes import Wishes
 
     if precision not in ("auto", "fp32", "bf16", "mixed"):
         raise SesameError(f"--precision {precision}: must be auto, fp32, bf16 or mixed")

@@ -1,0 +1,93 @@
+"""Where the examples of a pre-training come from: packers over the text, the loader of a stage, held-out batches."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from sesame import chance
+from sesame.data.batch import Batch
+from sesame.data.dialogue_pack import DialoguePacker
+from sesame.data.languages import LanguagePacker, mixed, source_shares
+from sesame.data.loader import Loader
+from sesame.data.order import locate
+from sesame.data.pack import Packer, Part, Specials
+from sesame.data.unit_files import Units
+from sesame.mixture import Mixture
+from sesame.objectives.model import Model
+from sesame.recipe import Recipe, Stage
+from sesame.text import Tokenizer
+from sesame.train.precision import Machine
+
+HELD_OUT = chance.key(0x4556414C)  # the chance of held-out examples: the same in every run
+
+
+@dataclass(frozen=True)
+class Examples:
+    recipe: Recipe
+    tokenizer: Tokenizer
+    train: Part | Mixture
+    valid: Part | Mixture
+    units: Units  # what the masks of a stage hide whole
+    model: Model
+    machine: Machine
+    seed: int
+
+    def packers(self, part: Part | Mixture, stage: Stage) -> list[Packer]:
+        """One for each source of a mixture."""
+        specials = Specials(self.tokenizer.id("cls"), self.tokenizer.id("sep"), self.tokenizer.id("pad"))
+        words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
+        more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}
+        if isinstance(part, Part):
+            more["units"] = self.units.starts(part.store, stage.units)
+            if stage.packing == "dialogues":
+                return [DialoguePacker(part, stage.length, specials, **more)]
+            return [Packer(part, stage.packing, stage.length, specials, short=stage.short, **more)]
+        reset = self.recipe.languages.reset
+        return [
+            LanguagePacker(
+                source.part, stage.packing if len(source.langs) == 1 else "translations", stage.length, specials,
+                langs=source.langs, reset=reset, short=stage.short,
+                units=self.units.starts(source.part.store, stage.units), **more,
+            )
+            for source in part.sources
+        ]  # fmt: skip
+
+    def loader(self, stage: Stage, micro: int) -> Loader:
+        """All examples of a stage, from one text or from a mixture of languages."""
+        packers = self.packers(self.train, stage)
+        basic = Loader(packers[0], stage.batch, micro, self.seed, self.model.objective.corrupt, ramp=stage.ramp)
+        if not isinstance(self.train, Mixture):
+            return basic
+        mix = self.recipe.languages
+        shares = source_shares(self.train.sources, mix.exponent, mix.translated)
+        return mixed(basic, packers, shares)
+
+    def micro(self, stage: Stage) -> int:
+        """Sequences at a time: what stays in the cache of a CPU, what fits into the memory of a GPU."""
+        if self.machine.device.type == "cpu":
+            return max(1, 4096 // stage.length)
+        config = self.model.backbone.config
+        each = config.depth * config.width * 40 + config.vocab * 2  # bytes a token, in bf16 with the head on 15 %
+        free, _ = torch.cuda.mem_get_info(self.machine.device)
+        return max(1, int(free * 0.5 / each) // stage.length)
+
+    def held_out(self, stage: Stage) -> list[Batch]:
+        parts = [self.valid]
+        if isinstance(self.valid, Mixture):
+            parts = [Mixture((source,)) for source in self.valid.sources]
+        return [batch for part in parts for batch in self._held_out_of(part, stage, len(parts))]
+
+    def _held_out_of(self, part: Part | Mixture, stage: Stage, among: int) -> list[Batch]:
+        """The examples of one source `among` so many."""
+        inside = part.sources[0].part if isinstance(part, Mixture) else part
+        if inside.tokens() == 0 or (stage.packing in ("pairs", "dialogues") and len(inside.documents) < 2):
+            return []
+        [packer] = self.packers(part, stage)
+        on_cpu = self.machine.device.type == "cpu"
+        tokens = (self.recipe.evaluation.tokens or (16_384 if on_cpu else 524_288)) // among
+        count = min(len(packer), max(1, tokens // stage.length))
+        _, rows = locate(0, count, len(packer), 0)
+        size = 32 if on_cpu else 256
+        groups = [rows[start : start + size] for start in range(0, count, size)]
+        return [self.model.objective.corrupt(packer.draw(group, chance.keys(HELD_OUT, group))) for group in groups]

@@ -1,0 +1,86 @@
+"""What a user asks of a pre-training: the wishes, the recipe as they change it, and what makes two runs the same run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sesame.data.languages import pairs_by_languages, texts_by_language
+from sesame.data.unit_files import fingerprint, wanted_entities
+from sesame.errors import SesameError
+from sesame.recipe import Recipe, resolve, scaled
+from sesame.train.parallel import Parallel
+from sesame.train.precision import Machine, Precision
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asked for."""
+
+    recipe: str
+    text: Sequence[str]
+    out: Path
+    size: str | None = None
+    start: str | None = None
+    tokenizer: str | None = None
+    valid: Sequence[str] = ()
+    pairs: Sequence[str] = ()  # translations, "en-ru=FILE"; see `mixture.py`
+    steps: int | None = None
+    budget: float | None = None  # seconds
+    seed: int = 0
+    settings: Sequence[str] = ()
+    device: str = "auto"
+    precision: Precision = "auto"
+    save_minutes: float = 5.0
+    save_steps: int = 0
+    compile: bool | None = None  # None: on a GPU
+    field: str = "text"
+    extend: int = 0  # new words for the vocabulary of the start model
+    one_pass: bool = False  # over the text, instead of steps or a budget; see `one_pass.py`
+    parallel: Parallel = "auto"  # how many processes hold the weights; see `train/parallel.py`
+    rehearse: bool = False  # compile first, and count the budget from there; see `train/rehearsal.py`
+    entities: str | None = None  # a file, one a line: what stages of units = "entities" hide whole
+    scale_lr: int = 0  # the batch that the recipe's rate is good for: from there it follows the batch; 0: it stays
+
+
+def chosen_recipe(wishes: Wishes, machine: Machine) -> Recipe:
+    """The recipe with everything that the user changed of it."""
+    if wishes.start is not None and wishes.size is not None:
+        raise SesameError("--start brings a model of its own size; leave --size out")
+    if wishes.extend and wishes.start is None:
+        raise SesameError(
+            "--extend adds words to a model that exists; name it with --start MODEL, or leave --extend out: "
+            "a new model gets a vocabulary made from your text"
+        )
+    recipe = resolve(
+        wishes.recipe,
+        size=wishes.size,
+        budget=wishes.budget is not None,
+        device=machine.device.type,
+        settings=wishes.settings,
+    )
+    if wishes.steps is not None:
+        recipe = replace(recipe, steps=wishes.steps)
+    return scaled(recipe, wishes.scale_lr) if wishes.scale_lr else recipe
+
+
+def identity_of(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, Any]:
+    run: dict[str, Any] = {"text": [str(file.resolve()) for file in files], "seed": wishes.seed, "field": wishes.field}
+    for key in ("start", "tokenizer", "budget", "extend", "one_pass", "rehearse"):
+        if getattr(wishes, key) not in (None, 0, False):
+            run[key] = getattr(wishes, key)
+    if wishes.entities:
+        run["entities"] = fingerprint(wanted_entities(wishes.entities, recipe.stages))
+    if wishes.valid:
+        run["valid"] = [str(Path(file).resolve()) for file in wishes.valid]
+    if languages_of(wishes):
+        run |= {"languages": list(languages_of(wishes)), "pairs": list(wishes.pairs)}
+    return {**recipe.to_dict(), "run": run}
+
+
+def languages_of(wishes: Wishes) -> tuple[str, ...]:
+    """The languages that the user named, in that order; none: one text in whatever language."""
+    texts, pairs = texts_by_language(wishes.text), pairs_by_languages(wishes.pairs)
+    if "" in texts and pairs:
+        raise SesameError(f"{texts[''][0]}: has no language, but --pairs has; write LANGUAGE={texts[''][0]}")
+    return tuple(dict.fromkeys(name for name in [*texts, *(side for pair in pairs for side in pair)] if name))
