@@ -74,10 +74,11 @@ def recipes(
     from sesame.recipe import read_recipe, recipe_names
 
     if action is None:
+        wide = max(map(len, recipe_names()))
         for known in recipe_names():
             table = read_recipe(known)
-            sizes = ", ".join(table.get("sizes", {}))
-            typer.echo(f"{known:12} {table.get('about', '')}\n{'':12} {table.get('paper', '')}\n{'':12} sizes: {sizes}")
+            lines = table.get("about", ""), table.get("paper", ""), "sizes: " + ", ".join(table.get("sizes", {}))
+            typer.echo("\n".join(f"{before:{wide}}  {line}" for before, line in zip((known, "", ""), lines, strict=True)))
     elif action == "show" and name is not None:
         read_recipe(name)  # a clear complaint about a name that is not there
         own = name.endswith(".toml")
