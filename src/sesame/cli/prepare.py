@@ -78,7 +78,9 @@ def recipes(
         for known in recipe_names():
             table = read_recipe(known)
             lines = table.get("about", ""), table.get("paper", ""), "sizes: " + ", ".join(table.get("sizes", {}))
-            typer.echo("\n".join(f"{before:{wide}}  {line}" for before, line in zip((known, "", ""), lines, strict=True)))
+            typer.echo(
+                "\n".join(f"{before:{wide}}  {line}" for before, line in zip((known, "", ""), lines, strict=True))
+            )
     elif action == "show" and name is not None:
         read_recipe(name)  # a clear complaint about a name that is not there
         own = name.endswith(".toml")
