@@ -21,7 +21,8 @@ import torch
 
 from sesame import chance
 from sesame.data.batch import IGNORE, Batch, Targets
-from sesame.data.pack import Ints, Packer, Part, Pieces, Specials
+from sesame.data.pack import Packer, Part, Pieces, Specials
+from sesame.data.plan import Ints
 from sesame.data.units import sequence_keys
 from sesame.errors import SesameError
 

@@ -25,7 +25,8 @@ import torch
 from sesame import chance
 from sesame.data.batch import Batch
 from sesame.data.loader import Loader
-from sesame.data.pack import Ints, Kind, Packer, Part, Specials
+from sesame.data.pack import Kind, Packer, Part, Specials
+from sesame.data.plan import Ints
 from sesame.errors import SesameError
 
 NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", re.DOTALL)

@@ -29,10 +29,10 @@ import torch
 
 from sesame import chance
 from sesame.data.batch import Batch, Targets
+from sesame.data.plan import PLANS, Ints, split_long, stream
 from sesame.data.store import Store
 from sesame.errors import SesameError
 
-Ints = npt.NDArray[np.int64]
 Kind = Literal["pairs", "orders", "sentences", "documents", "blocks", "translations", "dialogues"]
 
 
@@ -110,10 +110,10 @@ class Packer:
                 "--set stages.long.packing=documents)"
             )
         most = self.body if kind != "translations" else 1 << 62  # a translation is cut when it is drawn, never parted
-        self.documents, self.offsets = _split_long(part.documents, np.asarray(part.store.sentences), most)
+        self.documents, self.offsets = split_long(part.documents, np.asarray(part.store.sentences), most)
         # (N, 3): begin, end, document; where there are A and B in sentences, because they are cut between two, blocks count
         # in places of the stream, the others in tokens
-        self.rows = _PLANS[kind](self.documents, self.offsets, self.body)
+        self.rows = PLANS[kind](self.documents, self.offsets, self.body)
         if len(self.rows) == 0:
             raise SesameError(f"{part.store.files[0]}: has no example of length {length}; give more text")
 
@@ -165,7 +165,7 @@ class Packer:
 
     def _blocks(self, start: Ints, stop: Ints) -> "Pieces":
         """Stretches of the stream. A piece without tokens stands where a separator comes first or last in a row."""
-        heads, sizes, places = _stream(self.documents, self.offsets)
+        heads, sizes, places = stream(self.documents, self.offsets)
         first = np.searchsorted(places, start, side="right") - 1
         count = np.searchsorted(places, stop, side="right") - first
         owner = np.repeat(np.arange(len(start)), count)
@@ -297,118 +297,6 @@ class Pieces:
     length: Ints
     segment: Ints
 
-
-def _split_long(documents: Ints, offsets: Ints, body: int) -> tuple[Ints, Ints]:
-    """Cut sentences longer than a sequence into equal parts, so that no text is lost (logs, lists, lines without stops)."""
-    sizes = np.diff(offsets)
-    if len(sizes) == 0 or sizes.max() <= body:
-        return documents, offsets
-    parts = -(-sizes // body)
-    owner = np.repeat(np.arange(len(sizes)), parts)
-    first = np.cumsum(parts) - parts
-    within = np.arange(len(owner)) - first[owner]
-    cut = offsets[:-1][owner] + sizes[owner] * within // parts[owner]
-    renumbered = np.append(first, len(owner))
-    return renumbered[documents], np.append(cut, offsets[-1])
-
-
-def _plan_pairs(documents: Ints, offsets: Ints, body: int) -> Ints:
-    """Sentences of a document until they fill the sequence; the last one overflows and is trimmed later."""
-    reach = np.searchsorted(offsets, offsets + body, side="left")
-    return _walk(documents, np.clip(reach, np.arange(len(offsets)) + 1, len(offsets) - 1))
-
-
-def _plan_orders(documents: Ints, offsets: Ints, body: int) -> Ints:
-    """As pairs, but a lone token has no order."""
-    rows = _plan_pairs(documents, offsets, body)
-    return rows[offsets[rows[:, 1]] - offsets[rows[:, 0]] > 1]
-
-
-def _plan_documents(documents: Ints, offsets: Ints, body: int) -> Ints:
-    """Whole sentences of one document while they fit."""
-    reach = np.searchsorted(offsets, offsets + body, side="right") - 1
-    rows = _walk(documents, np.clip(reach, np.arange(len(offsets)) + 1, len(offsets) - 1))
-    return np.stack([offsets[rows[:, 0]], offsets[rows[:, 1]], rows[:, 2]], axis=1)
-
-
-def _plan_dialogues(documents: Ints, offsets: Ints, body: int) -> Ints:
-    """Whole turns of one dialogue while they fit, each with its separator; `body` counts one of those already."""
-    places = offsets + np.arange(len(offsets))
-    reach = np.searchsorted(places, places + body + 1, side="right") - 1
-    return _walk(documents, np.clip(reach, np.arange(len(offsets)) + 1, len(offsets) - 1))
-
-
-def _walk(documents: Ints, reach: Ints) -> Ints:
-    """Follow the jumps from the start of every document to its end."""
-    plan: list[tuple[int, int, int]] = []
-    jump: list[int] = reach.tolist()
-    for number, (first, end) in enumerate(documents.tolist()):
-        at = first
-        while at < end:
-            to = min(jump[at], end)
-            plan.append((at, to, number))
-            at = to
-    return np.array(plan, dtype=np.int64).reshape(-1, 3)
-
-
-def _plan_sentences(documents: Ints, offsets: Ints, body: int) -> Ints:
-    """Whole sentences while they fit, over the borders of documents; each border costs one separator."""
-    plan: list[tuple[int, int, int]] = []
-    sizes: list[int] = np.diff(offsets).tolist()
-    start, used, owner, last_end = -1, 0, 0, -1
-    for number, (first, end) in enumerate(documents.tolist()):
-        if start >= 0 and (first != last_end or used + 1 >= body):  # a gap (held-out text) ends the row as well
-            plan.append((start, last_end, owner))
-            start = -1
-        elif start >= 0:
-            used += 1
-        for sentence in range(first, end):
-            if start >= 0 and used + sizes[sentence] > body:
-                plan.append((start, sentence, owner))
-                start = -1
-            if start < 0:
-                start, used, owner = sentence, 0, number
-            used += sizes[sentence]
-        last_end = end
-    if start >= 0:
-        plan.append((start, last_end, owner))
-    rows = np.array(plan, dtype=np.int64).reshape(-1, 3)
-    return np.stack([offsets[rows[:, 0]], offsets[rows[:, 1]], rows[:, 2]], axis=1)
-
-
-def _plan_blocks(documents: Ints, offsets: Ints, body: int) -> Ints:
-    """Cut the stream every `body` places."""
-    _, sizes, places = _stream(documents, offsets)
-    total = int(places[-1] + sizes[-1])
-    start = np.arange(0, total, body)
-    start[-1] = max(0, total - body)  # no row is short, unless it is the only one
-    owner = np.searchsorted(places, start, side="right") - 1
-    return np.stack([start, np.minimum(start + body, total), owner], axis=1)
-
-
-def _plan_translations(documents: Ints, offsets: Ints, body: int) -> Ints:
-    """A row for each document of two sentences; where one side came out empty, there is nothing to translate."""
-    numbered = np.concatenate([documents, np.arange(len(documents))[:, None]], axis=1)
-    rows: Ints = numbered[documents[:, 1] - documents[:, 0] == 2]
-    return rows
-
-
-def _stream(documents: Ints, offsets: Ints) -> tuple[Ints, Ints, Ints]:
-    """First token and size of each document, and where it starts in the stream: one place for a separator between two."""
-    heads = offsets[documents[:, 0]]
-    sizes = offsets[documents[:, 1]] - heads
-    return heads, sizes, np.cumsum(sizes + 1) - (sizes + 1)
-
-
-_PLANS = {
-    "pairs": _plan_pairs,
-    "orders": _plan_orders,
-    "sentences": _plan_sentences,
-    "documents": _plan_documents,
-    "blocks": _plan_blocks,
-    "translations": _plan_translations,
-    "dialogues": _plan_dialogues,
-}
 
 Span = tuple[Ints, Ints]
 
