@@ -88,7 +88,7 @@ def test_a_crash_in_a_later_stage_changes_nothing(text: Path, names: Path, tmp_p
     other = ernie(text, tmp_path / "other", names)
     assert weights(other.parent) != weights(calm.parent)
     opened = transformers.AutoModelForPreTraining.from_pretrained(calm)
-    assert type(opened).__name__ == "BertForPreTraining"
+    assert type(opened).__name__ == "ErnieForPreTraining"
 
 
 def test_without_a_list_phrases_are_hidden(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,12 +164,12 @@ def test_dialogues_crash_and_folder(text: Path, tmp_path: Path) -> None:
 
 @torch.no_grad()
 def check_transformers(folder: Path) -> None:
-    """The same states, whoever opens the folder, as BERT or as ERNIE."""
+    """The same states, whoever opens the folder."""
     parts = load_parts(folder)
     ids = torch.tensor([parts.tokenizer.encode("t1w2 t3w4", special=True).ids])  # type: ignore[union-attr]
     segments = torch.ones_like(ids)
     ours = parts.backbone.eval()(Batch(ids, torch.tensor([ids.shape[1]]), segments=segments, full=True)).last
-    for theirs in (transformers.BertModel, transformers.AutoModel):
+    for theirs in (transformers.ErnieModel, transformers.AutoModel):
         model = theirs.from_pretrained(folder).eval()
         assert torch.allclose(model(ids, token_type_ids=segments).last_hidden_state, ours, atol=1e-5)
 

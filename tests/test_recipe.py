@@ -241,3 +241,8 @@ def test_unknown_names_are_answered_with_near_ones() -> None:
         resolve("bert", size="mimi")
     with pytest.raises(SesameError, match="no such file"):
         resolve("nowhere.toml")
+
+
+def test_a_family_that_nobody_knows_is_told() -> None:
+    with pytest.raises(SesameError, match=r"family.*ernie"):
+        resolve("ernie", size="tiny", settings=["family=erni"])

@@ -88,6 +88,7 @@ class _Job:
     """One process's work on a run. `prepare` makes the parts, `train` runs the stages."""
 
     tokenizer: Tokenizer
+    family: str  # the model type to write, if it fits
     model: Model
     optimizer: Optimizer
     call: Callable[[Batch], list[Term]]
@@ -118,6 +119,7 @@ class _Job:
         with self.world.in_turn():
             found = gather_ingredients(self.wishes, self.recipe, self.run, files)
             self.tokenizer = found.tokenizer
+            self.family = self.recipe.family or ("" if found.started is None else found.started.family)
             self.model, self.untouched = found.model(self.wishes, self.recipe, self.run, fresh=checkpoint is None)
             units = Units(self.tokenizer, wanted_entities(self.wishes.entities, self.recipe.stages))
             for stage, part in product(self.recipe.stages.values(), (*parts_of(found.train), *parts_of(found.valid))):
@@ -378,7 +380,8 @@ class _Job:
         say(f"{self.run.final}: done after {done}; held out: {shown or 'no text'}")
 
     def _parts(self) -> Parts:
-        return Parts(self.model.backbone, {**self.untouched, **self.model.objective.heads()}, self.tokenizer)
+        heads = {**self.untouched, **self.model.objective.heads()}
+        return Parts(self.model.backbone, heads, self.tokenizer, family=self.family)
 
     def _all_parts(self) -> dict[str, Parts]:
         """By the folder within the model's: itself in "", encoders that are trained along under their names."""
@@ -412,7 +415,7 @@ def _without_numbers(parts: dict[str, Parts]) -> dict[str, Parts]:
     for backbone, heads in copies.values():
         for module in (backbone, *heads.values()):
             module.to("meta")
-    return {folder: Parts(*copy, parts[folder].tokenizer) for folder, copy in copies.items()}
+    return {folder: replace(parts[folder], backbone=copy[0], heads=copy[1]) for folder, copy in copies.items()}
 
 
 def _note(figures: dict[str, Any], state: State) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sesame.backbones import BACKBONES
+from sesame.checkpoint.hf import FAMILIES
 from sesame.config import build, merge, parse_setting, read_toml, unknown
 from sesame.errors import SesameError
 from sesame.objectives import CONFIGS
@@ -90,6 +91,7 @@ class Recipe:
     paper: str = ""
     about: str = ""
     steps: int = 100_000
+    family: str = ""  # the model type to write where several of transformers' fit; "": see `checkpoint/hf`
     table: Literal["random", "counts"] = "random"  # how the token table starts; "counts": data/counts.py
     tokenizer: TokenizerConfig = TokenizerConfig()
     languages: Languages = Languages()
@@ -166,6 +168,8 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
     build(
         config, {"vocab": 1, **{key: value for key, value in backbone.items() if key != "kind"}}, f"{place}: backbone"
     )
+    if recipe.family and recipe.family not in FAMILIES:
+        raise SesameError(unknown(recipe.family, FAMILIES, place, "family"))
     objectives = {}
     for name, values in recipe.objectives.items():
         if name not in CONFIGS:
