@@ -376,7 +376,13 @@ def test_text_then_labels(calm: Path, model: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lost", "error"),  # the first checkpoint is of the text, the second and the third of the labels
-    [(1, Crash()), (1, Interrupted("SIGTERM", 4)), (3, Crash()), (2, Interrupted("SIGTERM", 4))],
+    [
+        (1, Crash()),
+        *(
+            pytest.param(*stop, marks=pytest.mark.slow)
+            for stop in ((1, Interrupted("SIGTERM", 4)), (3, Crash()), (2, Interrupted("SIGTERM", 4)))
+        ),
+    ],
 )
 def test_stopped_anywhere(
     lost: int, error: Exception, calm: Path, model: Path, rows: Path, domain: Path, tmp_path: Path,
@@ -392,6 +398,7 @@ def test_stopped_anywhere(
     assert weights(tmp_path / "run" / "adapted") == weights(calm / "adapted")
 
 
+@pytest.mark.slow
 def test_the_default_is_one_pass(rows: Path, tmp_path: Path) -> None:
     """Here on a model that takes less than the recipe's 128 tokens."""
     model, out = tmp_path / "model", tmp_path / "run"

@@ -68,7 +68,10 @@ TOYS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("toy", TOYS)
+QUICKLY = ("classify", "regress", "qa with silence")
+
+
+@pytest.mark.parametrize("toy", [toy if toy in QUICKLY else pytest.param(toy, marks=pytest.mark.slow) for toy in TOYS])
 def test_a_keyword_is_learnt(toy: str, begin: Path, tmp_path: Path) -> None:
     kind, wanted, settings = TOYS[toy]
     train, valid = files(tmp_path, kind, 240, 80, **wanted)
@@ -121,6 +124,7 @@ def test_equal_seeds_are_equal_and_others_are_not(begin: Path, tmp_path: Path) -
     assert weights(tmp_path / "a") == weights(tmp_path / "b") != weights(tmp_path / "c")
 
 
+@pytest.mark.slow
 def test_frozen_leaves_the_backbone_as_it_was(begin: Path, tmp_path: Path) -> None:
     train, valid = files(tmp_path, "tag", 48, 16)
     results = run(
@@ -139,7 +143,10 @@ def test_frozen_leaves_the_backbone_as_it_was(begin: Path, tmp_path: Path) -> No
     assert reached(results) > 0.5
 
 
-@pytest.mark.parametrize("strategy", ["full", "frozen", "gradual"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("strategy", ["full", pytest.param("frozen", marks=SLOW), pytest.param("gradual", marks=SLOW)])
 def test_a_crash_while_saving(strategy: str, begin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In two seeds, the second of which crashes; regress, so that its scale is met half-way too."""
     train, valid = files(tmp_path, "regress", 48, 16)
@@ -254,6 +261,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(begin: Path, tmp_path: Path)
 # ---- honesty --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nothing_is_chosen_by_the_test_data(begin: Path, tmp_path: Path) -> None:
     train, valid = files(tmp_path, "classify", 40, 30)
     told = write_examples(tmp_path / "test.csv", "classify", examples("classify", 30, 3))

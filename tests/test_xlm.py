@@ -124,6 +124,7 @@ def test_training_goes_on_with_the_languages_of_the_start(two: Bilingual) -> Non
         pretrain(Wishes(**{**wishes.__dict__, "text": [f"de={two.folder}/ru.txt"], "out": two.folder / "third"}))
 
 
+@pytest.mark.slow
 def test_one_tokenizer_for_all_languages(two: Bilingual, one_thread: None) -> None:
     """The small language's words are pieces too, and the plan can be told before."""
     wishes = two.wishes("own", tokenizer=None, settings=("tokenizer.kind=wordpiece", "tokenizer.size=260"), steps=2)

@@ -173,6 +173,7 @@ def test_predict_every_task(cli: Cli, ground: Ground, taught: Callable[[str], Pa
         assert len(shown) == 40 * (2 if kind in ("qa", "tag") else 1), kind
 
 
+@pytest.mark.slow
 def test_abstaining(cli: Cli, taught: Callable[[str], Path]) -> None:
     for kind, words, key in (
         ("classify", ["w1 w2"], "label"),

@@ -186,6 +186,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_text(tmp_path_factory.mktemp("text") / "text.txt", 60)
 
 
+@pytest.mark.slow
 def test_a_run_that_crashed_goes_on_to_the_same_weights(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
