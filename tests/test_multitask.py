@@ -26,6 +26,8 @@ from sesame.tasks.loader import ItemLoader, ManyLoader
 from sesame.transfer import resolve_transfer
 from tests.crashes import crash_while_saving
 
+pytestmark = pytest.mark.slow  # whole runs
+
 QUICK = ["epochs=12", "least_steps=0", "optimizer.rate=1e-2", "rate_width=0", "batch=16", "task.pooling=mean"]
 FRUIT, METAL, NAMES = ("plum", "pear", "fig"), ("iron", "zinc", "lead"), ("ada", "bob", "eve")
 OTHER = ("the", "we", "saw", "near", "old", "was")

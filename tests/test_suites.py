@@ -19,6 +19,8 @@ from sesame.errors import SesameError
 from sesame.suite_files import GLUE, LAYERS, PARTS, Entry, columns_of, find_file, is_conll, plan
 from sesame.suites import average, run_suite, shown
 
+pytestmark = pytest.mark.slow  # whole runs
+
 TINY = ["epochs=0.5", "least_steps=0", "batch=8"]
 QUICK: dict[str, Any] = {"settings": TINY, "device": "cpu", "precision": "fp32"}
 ORIGINAL = {  # a header (or none) and a row, as the files of GLUE have them

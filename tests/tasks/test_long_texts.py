@@ -80,6 +80,7 @@ def test_a_word_is_found_wherever_it_stands(kind: str, overlap: float) -> None:
         assert said["best"][0]["answer"] == KEY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_five_thousand_words(kind: str) -> None:
     places = (0, 1, 17, 1234, 2500, 2501, 4998, 4999)
