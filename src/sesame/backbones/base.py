@@ -11,6 +11,7 @@ from typing import Any, overload
 from torch import Tensor, nn
 
 from sesame.data.batch import Batch, Real
+from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
 
 
@@ -106,3 +107,16 @@ class Backbone(nn.Module):
     def token_table(self) -> Tensor:
         """The embedding of every token, for tied output layers. Shape: (V padded, E)."""
         raise NotImplementedError
+
+
+def check_shape(config: Any) -> None:
+    """Complain about numbers that no backbone can be built with."""
+    for name in ("vocab", "width", "depth", "heads", "max_length"):
+        if getattr(config, name) < 1:
+            raise SesameError(f"backbone.{name} is {getattr(config, name)}; it must be at least 1")
+    if not (0 <= config.dropout < 1 and 0 <= config.attention_dropout < 1 and config.eps > 0 and config.init > 0):
+        raise SesameError("backbone: dropouts lie from 0 to below 1, eps and init above 0")
+    if config.depth > 1000:
+        raise SesameError(f"backbone.depth is {config.depth}; a thousand layers are the most")
+    if config.width % config.heads:
+        raise SesameError(f"backbone.width {config.width} does not divide by {config.heads} heads; change one of them")

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded, Padded
+from sesame.backbones.base import Backbone, Encoded, Padded, check_shape
 from sesame.data.batch import Batch, Real
 from sesame.errors import SesameError
 from sesame.nn.attention.core import EndToEnd
@@ -49,15 +49,7 @@ class EncoderConfig:
     init: float = 0.02  # standard deviation of the weights at the start
 
     def __post_init__(self) -> None:
-        for name in ("vocab", "width", "depth", "heads", "max_length"):
-            if getattr(self, name) < 1:
-                raise SesameError(f"backbone.{name} is {getattr(self, name)}; it must be at least 1")
-        if not (0 <= self.dropout < 1 and 0 <= self.attention_dropout < 1 and self.eps > 0 and self.init > 0):
-            raise SesameError("backbone: dropouts lie from 0 to below 1, eps and init above 0")
-        if self.depth > 1000:
-            raise SesameError(f"backbone.depth is {self.depth}; a thousand layers are the most")
-        if self.width % self.heads:
-            raise SesameError(f"backbone.width {self.width} does not divide by {self.heads} heads; change one of them")
+        check_shape(self)
         if self.embedding_norm and (self.order != "pre" or self.share == "all"):
             raise SesameError(
                 'backbone.embedding_norm takes the first block\'s norm: it needs order = "pre" and blocks of their own'

@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded, State
+from sesame.backbones.base import Backbone, Encoded, State, check_shape
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.nn.add_norm import add_norm
@@ -51,15 +51,9 @@ class XLNetConfig:
     init: float = 0.02  # standard deviation of the weights at the start
 
     def __post_init__(self) -> None:
-        for name in ("vocab", "width", "depth", "heads", "max_length"):
-            if getattr(self, name) < 1:
-                raise SesameError(f"backbone.{name} is {getattr(self, name)}; it must be at least 1")
-        if not (0 <= self.dropout < 1 and 0 <= self.attention_dropout < 1 and self.eps > 0 and self.init > 0):
-            raise SesameError("backbone: dropouts lie from 0 to below 1, eps and init above 0")
+        check_shape(self)
         if min(self.memory, self.reuse, self.clamp, self.inner) < 0:
             raise SesameError("backbone: memory, reuse, clamp and inner are not below 0")
-        if self.width % self.heads:
-            raise SesameError(f"backbone.width {self.width} does not divide by {self.heads} heads; change one of them")
         if self.width % 2:
             raise SesameError(f"backbone.width is {self.width}; sinusoids come in pairs, so it must be even")
 

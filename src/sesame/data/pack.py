@@ -105,9 +105,9 @@ class Packer:
             raise SesameError(f"length {length} leaves no room for text; choose at least 8")
         if kind == "pairs" and len(part.documents) < 2:
             raise SesameError(
-                f"{part.store.files[0]}: next-sentence pairs need at least two documents: put a blank line between them, "
-                "or train without them (--set objectives.nsp=false --set stages.short.packing=documents "
-                "--set stages.long.packing=documents)"
+                f"{part.store.files[0]}: pairs of texts need at least two documents: put a blank line between them, or "
+                "train without them (--set stages.NAME.packing=documents for each stage, and with next sentences also "
+                "--set objectives.nsp=false)"
             )
         most = self.body if kind != "translations" else 1 << 62  # a translation is cut when it is drawn, never parted
         self.documents, self.offsets = split_long(part.documents, np.asarray(part.store.sentences), most)

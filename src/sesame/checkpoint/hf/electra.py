@@ -45,14 +45,12 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     named = shared.tidy(found, "electra.", ("embeddings.", "embeddings_project.", "encoder."))
-    if config.get("tie_word_embeddings", True):
-        named.pop(f"{DECODER}.weight", None)
+    shared.untie(named, config, BIAS, DECODER)
     return named
 
 
 def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
-    if f"{DECODER}.weight" in named:
-        described["tie_word_embeddings"] = False
+    shared.tell_untied(named, described, BIAS, DECODER)
 
 
 def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
