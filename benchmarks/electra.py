@@ -33,7 +33,8 @@ random = 0.0
 AS_UNDER_A_BUDGET = (
     "backbone.dropout=0.0",
     "backbone.attention_dropout=0.0",
-    "optimizer.rate=5e-4",
+    "optimizer.kind=muon",
+    "optimizer.rate=1e-3",
     "schedule.warmup=0.1",
 )
 

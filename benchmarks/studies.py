@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +74,16 @@ def run(side: Side, job: Job, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def conduct(name: str, given: argparse.Namespace) -> list[dict[str, Any]]:
-    sides = {name: side for name, side in STUDIES[name].items() if name in (given.sides or STUDIES[name])}
+    sides = {side: STUDIES[name][side] for side in given.sides or STUDIES[name]}
 
     def all_of(jobs: list[Job]) -> list[dict[str, Any]]:
         return list(pool.map(lambda job: run(sides[job.side], job, given), jobs))
 
     with ThreadPoolExecutor(given.parallel) as pool:
         tried = [Job(name, rate, 0) for name, side in sides.items() for rate in given.rates or side.rates]
-        # The first run alone: it writes the token store, which the others then share.
-        found = all_of(tried[:1]) + all_of(tried[1:])
+        # A few steps alone first: they write the token store and compile what the others then share.
+        run(sides[tried[0].side], replace(tried[0], side="rehearsal"), argparse.Namespace(**vars(given) | {"steps": 4}))
+        found = all_of(tried)
         return found + all_of([Job(name, best_rate(found, name), n) for name in sides for n in range(1, given.seeds)])
 
 
