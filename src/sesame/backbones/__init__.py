@@ -4,10 +4,12 @@ from typing import Any
 
 from sesame.backbones.base import Backbone, Encoded, State
 from sesame.backbones.encoder import Encoder, EncoderConfig
+from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from sesame.backbones.xlnet import XLNet, XLNetConfig
 
 BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may name
     "encoder": (Encoder, EncoderConfig),
+    "encoder-decoder": (EncoderDecoder, EncoderDecoderConfig),
     "xlnet": (XLNet, XLNetConfig),
 }
 
@@ -24,6 +26,8 @@ __all__ = [
     "Encoded",
     "Encoder",
     "EncoderConfig",
+    "EncoderDecoder",
+    "EncoderDecoderConfig",
     "State",
     "XLNet",
     "XLNetConfig",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+import torch
 from torch import Tensor, nn
 
 from sesame.data.batch import Batch, Real
@@ -41,12 +42,35 @@ class Padded(Sequence[Tensor]):
 class State:
     """What a backbone remembers of the tokens before: a value that is given back and handed in again, never kept inside.
 
-    No gradient flows into it.
+    It is the memory of XLNet and Transformer-XL, and the cache of decoders. No gradient flows into it. `State()` is that of a
+    text's beginning.
     """
 
-    layers: tuple[Tensor, ...]  # (B, M, D): the input of each layer at the last M tokens
+    layers: tuple[Tensor, ...] = ()  # (B, M, X) each, of the last M tokens: a layer's input, or its keys and values
     real: Tensor | None = None  # (B, M): False at padding; None: everything may be looked at
     segments: Tensor | None = None  # (B, M); None: all belong to segment 0
+    source: tuple[Tensor, ...] = ()  # (S, L, X) each: keys and values of what an encoder read; B / S rows share one
+    source_real: Tensor | None = None  # (S, L)
+
+    @property
+    def length(self) -> int:
+        return self.layers[0].shape[1] if self.layers else 0
+
+    def select(self, rows: Tensor) -> "State":
+        """That of other rows. Shape: rows (S', n), numbers of today's rows; those of a line have one source."""
+        flat, source, source_real = rows.flatten(), self.source, self.source_real
+        if source:
+            sources = rows[:, 0] // (self.layers[0].shape[0] // source[0].shape[0])
+            if not torch.equal(sources, torch.arange(source[0].shape[0], device=rows.device)):
+                source = tuple(part.index_select(0, sources) for part in source)
+                source_real = None if source_real is None else source_real.index_select(0, sources)
+        return State(
+            tuple(layer.index_select(0, flat) for layer in self.layers),
+            None if self.real is None else self.real.index_select(0, flat),
+            None if self.segments is None else self.segments.index_select(0, flat),
+            source,
+            source_real,
+        )
 
 
 @dataclass(frozen=True)
@@ -102,6 +126,10 @@ class Backbone(nn.Module):
 
     def forward(self, batch: Batch, only: Tensor | None = None, maps: bool = False) -> Encoded:
         """`only` limits the last layer to these places (B, K); `maps` asks for the attention maps."""
+        raise NotImplementedError
+
+    def go_on(self, batch: Batch, state: State, maps: bool = False) -> Encoded:
+        """Read tokens that follow those of `state`, without dropout; the state to go on from is in the answer."""
         raise NotImplementedError
 
     def token_table(self) -> Tensor:

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded, Padded, check_shape
+from sesame.backbones.base import Backbone, Encoded, Padded, State, check_shape
+from sesame.backbones.cache import before, past_and_present
 from sesame.data.batch import Batch, Real
 from sesame.errors import SesameError
 from sesame.nn.attention.core import EndToEnd
@@ -144,6 +145,29 @@ class Encoder(Backbone):
         if causal and only is not None:  # who reads from left to right is asked everywhere in training: no saving here
             layers = (*layers[:-1], take(layers[-1], only))
         return Encoded(batch, layers, only, tuple(seen or ()))
+
+    def go_on(self, batch: Batch, state: State, maps: bool = False) -> Encoded:
+        """The tokens of `batch.ids`, which may be padded at their end, after those of `state`: a decoder at work."""
+        assert self.config.causal, "who looks ahead cannot go on"
+        size, width = batch.ids.shape
+        real = batch.mask()
+        past = state.length if state.real is None else state.real.sum(1, keepdim=True)
+        at = past + torch.arange(width, device=batch.ids.device)[None, :]
+        if self.longest is not None and state.length + width > self.longest:
+            if int((past + batch.lengths[:, None]).max()) > self.longest:
+                raise SesameError(f"more than {self.longest} tokens do not fit: this model was built for so many")
+            at = at.clamp(max=self.longest - 1)  # padding alone stands beyond
+        seen = past_and_present(state, real, size, width, batch.ids.device)
+        rows = Rows(before(state.length, width, seen, at.device), rotary=self._rotary(at))
+        layers = [self.embeddings(batch.ids, at, batch.segments, batch.langs)]
+        kept = []
+        for number, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
+            x, cache = block.go_on(layers[-1], state.layers[number] if state.layers else None, rows)
+            layers.append(x)
+            kept.append(cache)
+        layers[-1] = self.final_norm(layers[-1])
+        return Encoded(batch, tuple(layers), state=State(tuple(kept), seen))
 
     def _unpadded(self, batch: Batch, real: Real, only: Tensor | None) -> Encoded:
         """Leave the padding at the door: rows end to end (T, D) inside, padded again at the exit."""

@@ -47,7 +47,9 @@ class Batch:
     langs: Tensor | None = None  # like ids: the number of each token's language
     positions: Tensor | None = None  # like ids; None: 0, 1, 2 ... in each row
     words: Tensor | None = None  # like ids: 1, 2, 3 ... in the row, 0 for specials and padding
-    outputs: Tensor | None = None  # (B, K) what a decoder reads: the wanted text, one place to the right, padded at its end
+    outputs: Tensor | None = (
+        None  # (B, K) what a decoder reads: the wanted text, one place to the right, padded at its end
+    )
     full: bool = False  # no padding at all: attention needs no mask
     real: Real | None = None
     targets: dict[str, Targets] = field(default_factory=dict)

@@ -25,7 +25,9 @@ class Memory(Protocol):
 class Heard:
     logits: Tensor  # (S n, V), in 32 bits at least; V without the table's padding
     memory: Memory
-    looked: Tensor | None = None  # (S n, L) where in the source the last layer looked, mean of heads, if it was asked for
+    looked: Tensor | None = (
+        None  # (S n, L) where in the source the last layer looked, mean of heads, if it was asked for
+    )
 
 
 class Speaker(Protocol):
@@ -34,7 +36,7 @@ class Speaker(Protocol):
     vocab: int
 
     def begin(self, batch: Batch, looks: bool = False) -> Heard:
-        """Read prompts or sources, padded at their end; n = 1. `looks` asks for `looked`, which only an encoder-decoder has."""
+        """Read prompts or sources, padded at their end; n = 1. `looks` asks for `looked`, if there is a source."""
         ...
 
     def next(self, ids: Tensor, memory: Memory, looks: bool = False) -> Heard:

@@ -21,13 +21,14 @@ from sesame.nn.dropout import dropout
 MOST, LEAST = 1024, 128  # programs that share the rows of a backward pass
 
 
-def add_norm(linear: nn.Linear, x: Tensor, kept: Tensor, rate: float, norm: nn.LayerNorm) -> Tensor:
+def add_norm(linear: nn.Linear, x: Tensor, kept: Tensor, rate: float, norm: nn.Module) -> Tensor:
     """Shape: x (..., inner), kept (..., D) -> (..., D). `rate` is 0 outside of training."""
     if (
         rate > 0
         and x.dtype == torch.bfloat16
         and x.device.type == "cuda"
         and linear.bias is not None
+        and isinstance(norm, nn.LayerNorm)
         and norm.bias is not None
     ):
         given = F.linear(x, linear.weight, linear.bias.detach())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sesame.nn.dropout import Dropout
+from sesame.nn.dropout import Dropout, dropout
 from sesame.nn.gelu import linear_gelu
 
 
@@ -17,20 +17,25 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": _gelu_tanh,
+    "silu": F.silu,
     "tanh": Tensor.tanh,
 }
+GATED = {"geglu": "gelu", "geglu_tanh": "gelu_tanh"}  # with a gate -> what the gate passes through
 
 
 class FeedForward(nn.Module):
-    """Shape: (..., D) -> (..., D). "geglu" doubles the inner projection: gelu(left) * right."""
+    """Shape: (..., D) -> (..., D). A gate doubles the inner projection: gelu(left) * right."""
 
-    def __init__(self, width: int, inner: int, activation: str, bias: bool, dropout: float) -> None:
+    def __init__(
+        self, width: int, inner: int, activation: str, bias: bool, dropout: float, inner_dropout: float = 0.0
+    ) -> None:
         super().__init__()
-        self.name, self.gated = activation, activation == "geglu"
-        self.activation = ACTIVATIONS["gelu" if self.gated else activation]
+        self.name, self.gated = activation, activation in GATED
+        self.activation = ACTIVATIONS[GATED.get(activation, activation)]
         self.up = nn.Linear(width, 2 * inner if self.gated else inner, bias=bias)
         self.down = nn.Linear(inner, width, bias=bias)
         self.dropout = Dropout(dropout)
+        self.inner_dropout = inner_dropout
 
     def forward(self, x: Tensor) -> Tensor:
         return self.dropout(self.down(self.inner(x)))  # type: ignore[no-any-return]
@@ -44,4 +49,4 @@ class FeedForward(nn.Module):
             wide = linear_gelu(self.up, x)
         else:
             wide = self.activation(self.up(x))
-        return wide
+        return dropout(wide, self.inner_dropout, self.training)

@@ -1,4 +1,4 @@
-"""How weights start: BERT's truncated normal for matrices and tables, zeros for biases, ones for norms."""
+"""How weights start: BERT's truncated normal for matrices and tables, or Glorot's; zeros for biases, ones for norms."""
 
 import math
 from collections.abc import Callable
@@ -17,6 +17,21 @@ def bert_init(std: float = STD) -> Callable[[nn.Module], None]:
             truncated_normal_(module.weight, std)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
+
+    return start
+
+
+def glorot_init(width: int) -> Callable[[nn.Module], None]:
+    """For `module.apply`: as the Transformer's authors: uniform ± √(6 / (in + out)) for matrices (Glorot & Bengio 2010),
+    deviation width^-0.5 for tables, which are multiplied by √width when they are read."""
+
+    def start(module: nn.Module) -> None:
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=width**-0.5)
+        elif isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
     return start
 

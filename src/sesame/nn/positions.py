@@ -20,6 +20,12 @@ def sinusoids(length: int, width: int) -> Tensor:
     return table.to(torch.get_default_dtype())
 
 
+def half_sinusoids(length: int, width: int) -> Tensor:
+    """The same numbers, all sines before all cosines, as the authors' code and its ports have them."""
+    table = sinusoids(length, width)
+    return torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)
+
+
 def rotations(at: Tensor, size: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosines and sines for heads of `size` at these positions. Shape: (...) -> (..., size) each."""
     rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64, device=at.device) / size)

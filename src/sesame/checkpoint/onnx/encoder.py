@@ -103,9 +103,11 @@ def _block(graph: Graph, block: Block, kind: str, x: str, rows: Rows, name: str,
     def attention_norm(given: str) -> str:
         if isinstance(block.attention_norm, nn.Identity):
             return given
+        assert isinstance(block.attention_norm, nn.LayerNorm)
         return graph.norm(given, block.attention_norm, f"{name}.attention_norm")
 
     def feedforward_norm(given: str) -> str:
+        assert isinstance(block.feedforward_norm, nn.LayerNorm)
         return graph.norm(given, block.feedforward_norm, f"{name}.feedforward_norm")
 
     def add(left: str, right: str, where: str) -> str:

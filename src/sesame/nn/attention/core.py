@@ -19,22 +19,42 @@ from sesame.nn.dropout import dropout as drop
 
 
 def eager(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float = 0.0, causal: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    rate: float = 0.0,
+    causal: bool = False,
+    scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Heads in, heads and maps out. Shape: q (B, H, Lq, d); k, v (B, H, L, d); mask broadcasts to (B, H, Lq, L)."""
-    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-1, -2)  # the queries are fewer numbers than the scores
+    """Heads in, heads and maps out. Shape: q (B, H, Lq, d); k, v (B, H, L, d); mask broadcasts to (B, H, Lq, L).
+
+    A mask is True where one may look, or the numbers that are added to the scores. `scale` stands for 1 / √d.
+    """
+    scores = (q * (scale or 1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)  # the queries are fewer than the scores
     if causal:
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
-    if mask is not None:
+    if mask is not None and mask.dtype == torch.bool:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    elif mask is not None:
+        scores = scores + mask
     maps = scores.softmax(-1)
     return drop(maps, rate, rate > 0) @ v, maps
 
 
-def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float = 0.0, causal: bool = False) -> Tensor:
-    if rate > 0 and q.device.type == "cpu":
-        return eager(q, k, v, mask, rate, causal)[0]  # the fused CPU kernel has no dropout and falls back to a slow one
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=None if causal else mask, dropout_p=rate, is_causal=causal)
+def sdpa(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    rate: float = 0.0,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    if rate > 0 and q.device.type == "cpu":  # the fused CPU kernel has no dropout and falls back to a slow one
+        return eager(q, k, v, mask, rate, causal, scale)[0]
+    seen = None if causal else mask
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=rate, is_causal=causal, scale=scale)
 
 
 def chosen_core(device: torch.device, rate: float) -> str:

@@ -17,20 +17,33 @@ from sesame.nn.dropout import Dropout
 class Rows:
     """What attention must know of the batch's layout."""
 
-    mask: Tensor | None = None  # (B, 1, 1, L), True where one may look
+    mask: Tensor | None = None  # (B, 1 or H, 1 or L, L), True where one may look, or numbers to add to the scores
     ends: core.EndToEnd | None = None  # rows without padding
     causal: bool = False  # nobody looks ahead; then no mask is needed
     rotary: tuple[Tensor, Tensor] | None = None  # cosines and sines, broadcasting to (B, L, 1, d) or (T, 1, d)
 
 
 class SelfAttention(nn.Module):
-    """Shape: (B, L, D), or without padding (T, D); with `only` (B, K) or (N,) the answer is (B, K, D) or (N, D)."""
+    """Shape: (B, L, D), or without padding (T, D); with `only` (B, K) or (N,) the answer is (B, K, D) or (N, D).
 
-    def __init__(self, width: int, heads: int, bias: bool, dropout: float, attention_dropout: float) -> None:
+    `size` is that of a head, D / H if 0; `scale` what scores are multiplied by, 1 / √size if None (T5: 1).
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        bias: bool,
+        dropout: float,
+        attention_dropout: float,
+        size: int = 0,
+        scale: float | None = None,
+    ) -> None:
         super().__init__()
-        self.heads, self.size, self.rate = heads, width // heads, attention_dropout
-        self.qkv = nn.Linear(width, 3 * width, bias=bias)
-        self.out = nn.Linear(width, width, bias=bias)
+        self.heads, self.size, self.rate, self.scale = heads, size or width // heads, attention_dropout, scale
+        self.wide = self.heads * self.size
+        self.qkv = nn.Linear(width, 3 * self.wide, bias=bias)
+        self.out = nn.Linear(self.wide, width, bias=bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, rows: Rows, only: Tensor | None = None, maps: list[Tensor] | None = None) -> Tensor:
@@ -44,11 +57,23 @@ class SelfAttention(nn.Module):
             return core.varlen(q, k, v, rows.ends, rate).flatten(-2)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if maps is not None:
-            found, seen = core.eager(q, k, v, rows.mask, rate, rows.causal)
+            found, seen = core.eager(q, k, v, rows.mask, rate, rows.causal, self.scale)
             maps.append(seen)
         else:
-            found = core.sdpa(q, k, v, rows.mask, rate, rows.causal)
+            found = core.sdpa(q, k, v, rows.mask, rate, rows.causal, self.scale)
         return found.transpose(1, 2).flatten(-2)
+
+    def go_on(self, x: Tensor, past: Tensor | None, rows: Rows) -> tuple[Tensor, Tensor]:
+        """The same for tokens that follow others, whose keys and values are in `past` (B, M, 2 H d); gives all of them.
+
+        The mask covers past and present, (B, 1 or H, L, M + L), so `rows.causal` has no say.
+        """
+        q, k, v = self._project(x, rows, None)
+        present = torch.cat([k.flatten(-2), v.flatten(-2)], dim=-1)
+        kept = present if past is None else torch.cat([past, present], dim=1)
+        k, v = (self._split(part).transpose(1, 2) for part in kept.chunk(2, dim=-1))
+        found = core.sdpa(q.transpose(1, 2), k, v, rows.mask, scale=self.scale)
+        return self.out(found.transpose(1, 2).flatten(-2)), kept
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.heads, self.size)
@@ -58,7 +83,7 @@ class SelfAttention(nn.Module):
         if only is None:
             q, k, v = (self._split(part) for part in self.qkv(x).chunk(3, dim=-1))
         else:
-            width = x.shape[-1]
+            width = self.wide
             weight, bias = self.qkv.weight, self.qkv.bias
             asked = take(x, only)
             q = nn.functional.linear(asked, weight[:width], None if bias is None else bias[:width])
