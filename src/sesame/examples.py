@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from sesame import chance
+from sesame.data.answer_pack import AnswerPacker, bucketed
 from sesame.data.batch import Batch
 from sesame.data.dialogue_pack import DialoguePacker
 from sesame.data.languages import LanguagePacker, mixed, source_shares
@@ -40,9 +41,22 @@ class Examples:
         more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}
         if isinstance(part, Part):
             more["units"] = self.units.starts(part.store, stage.units)
+            assert stage.packing != "answers", "answers come from pairs, which are a mixture"
             if stage.packing == "dialogues":
                 return [DialoguePacker(part, stage.length, specials, **more)]
             return [Packer(part, stage.packing, stage.length, specials, short=stage.short, **more)]
+        if stage.packing == "answers":
+            return [
+                AnswerPacker(
+                    source.part,
+                    stage.length,
+                    specials,
+                    fixed=more["fixed"],
+                    reverse=stage.reverse,
+                    quiet=part is self.valid,
+                )
+                for source in part.sources
+            ]
         reset = self.recipe.languages.reset
         return [
             LanguagePacker(
@@ -57,6 +71,8 @@ class Examples:
         """All examples of a stage, from one text or from a mixture of languages."""
         packers = self.packers(self.train, stage)
         basic = Loader(packers[0], stage.batch, micro, self.seed, self.model.objective.corrupt, ramp=stage.ramp)
+        if stage.tokens and len(packers) == 1:
+            return bucketed(basic, stage.tokens, micro * stage.length)
         if not isinstance(self.train, Mixture):
             return basic
         mix = self.recipe.languages

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sesame.data.build import build_pairs, build_store
 from sesame.data.cache import cache_folder
-from sesame.data.languages import Pair, Source, pairs_by_languages, shares, texts_by_language
+from sesame.data.languages import PAIRED, Pair, Source, pairs_by_languages, shares, texts_by_language
 from sesame.data.pack import Part, hold_out
 from sesame.data.parallel import named_fields, read_pairs
 from sesame.data.readers import corpus_files, read_documents
@@ -55,9 +55,14 @@ def text_files(texts: Sequence[str]) -> list[Path]:
 
 def check_mixture(wishes: Wishes, recipe: Recipe) -> None:
     """Complain about what cannot go together, before any text is read."""
+    answers = any(stage.packing == "answers" for stage in recipe.stages.values())
+    if answers and (wishes.text or not wishes.pairs):
+        raise SesameError(
+            f"recipe {recipe.name} learns from pairs of texts alone; name them with --pairs, such as --pairs en-de=train.tsv"
+        )
     if not languages_of(wishes):
         return
-    others = [name for name in recipe.objectives if name not in ("mlm", "rtd")]
+    others = [name for name in recipe.objectives if name not in ("mlm", "rtd", "seq2seq")]
     if wishes.pairs and others:
         raise SesameError(
             f"--pairs: translations are for mlm and rtd, not for {others[0]}; leave them out, or take recipe xlm"
@@ -80,7 +85,8 @@ def gather_mixture(
     """The sources to train on and those held out; `languages` gives each its number."""
     cache = cache_folder()
     number = {language: place for place, language in enumerate(languages)}
-    held = texts_by_language(wishes.valid) if wishes.valid else {}
+    held = texts_by_language([name for name in wishes.valid if not PAIRED.fullmatch(name)])
+    held_pairs = pairs_by_languages([name for name in wishes.valid if PAIRED.fullmatch(name)])
     train: list[Source] = []
     valid: list[Source] = []
 
@@ -89,11 +95,13 @@ def gather_mixture(
         if parts[1].tokens():
             valid.append(Source(name, langs, parts[1]))
 
+    for pair in held_pairs.keys() - pairs_by_languages(wishes.pairs).keys():
+        raise SesameError(f"--valid {'-'.join(pair)}: there are no such --pairs to train on; check the languages")
     for language in held.keys() - set(languages):
         raise SesameError(f"--valid {held[language][0]}: write the language before it, one of {', '.join(languages)}")
     for language, paths in texts_by_language(wishes.text).items():
         store = build_store(paths, tokenizer, cache, field=wishes.field)
-        parts = hold_out(store, wishes.seed, 0.0 if wishes.valid else None)
+        parts = hold_out(store, wishes.seed, 0.0 if held else None)
         if language in held:
             beside = build_store(held[language], tokenizer, cache, field=wishes.field)
             parts = parts[0], hold_out(beside, 0, 0.0)[0]
@@ -102,7 +110,10 @@ def gather_mixture(
         store = build_pairs(paths, pair, tokenizer, cache)
         if len(store.documents) <= FEWEST:
             raise SesameError(f"{paths[0]}: has {len(store.documents) - 1} pairs; {FEWEST} are the fewest")
-        add("-".join(pair), (number[pair[0]], number[pair[1]]), hold_out(store, wishes.seed))
+        parts = hold_out(store, wishes.seed, 0.0 if held_pairs else None)
+        if pair in held_pairs:
+            parts = parts[0], hold_out(build_pairs(held_pairs[pair], pair, tokenizer, cache), 0, 0.0)[0]
+        add("-".join(pair), (number[pair[0]], number[pair[1]]), parts)
     return Mixture(tuple(train)), Mixture(tuple(valid))
 
 

@@ -37,7 +37,7 @@ from sesame.objectives.plm import PermutationLM, TableHead
 from sesame.progress import say
 from sesame.recipe import Recipe
 from sesame.text import Tokenizer
-from sesame.text.template import with_cls
+from sesame.text.template import framed, with_cls
 from sesame.tokenizer_cache import cached_tokenizer
 from sesame.wishes import Wishes, languages_of
 
@@ -107,7 +107,7 @@ def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Pat
     kept = run.folder / "tokenizer"
     tokenizer = _tokenizer(wishes, recipe, started, files, kept)
     if started is None:  # a tokenizer that was made for another kind of model keeps its pieces
-        tokenizer = with_cls(tokenizer, BACKBONES[recipe.backbone.get("kind", "encoder")][0].cls_last)
+        tokenizer = _framed(tokenizer, recipe)
     if started is not None and wishes.extend:
         started, tokenizer = extend(started, tokenizer, files, wishes.field, wishes.extend, kept)
     spoken = languages_of(wishes)
@@ -147,6 +147,13 @@ def _tokenizer(wishes: Wishes, recipe: Recipe, started: Parts | None, files: lis
     with whole_folder(kept) as folder:
         tokenizer.save(folder)
     return tokenizer
+
+
+def _framed(tokenizer: Tokenizer, recipe: Recipe) -> Tokenizer:
+    """With the tokens around a text that the recipe's model reads."""
+    if recipe.tokenizer.template == "end":
+        return framed(tokenizer, "end")
+    return with_cls(tokenizer, BACKBONES[recipe.backbone.get("kind", "encoder")][0].cls_last)
 
 
 def _numbered(spoken: tuple[str, ...], started: Parts | None, wishes: Wishes) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from sesame import chance
-from sesame.backbones import Backbone
+from sesame.backbones import Backbone, EncoderDecoder
 from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
@@ -40,7 +40,7 @@ from sesame.progress import Bar, bar, duration, say
 from sesame.recipe import Recipe, Stage, how_scaled
 from sesame.text import Tokenizer
 from sesame.train.accounting import Account, note, work_of
-from sesame.train.compute import computing
+from sesame.train.compute import computing, replaying
 from sesame.train.events import Events
 from sesame.train.health import Health, Look
 from sesame.train.health import note as health_note
@@ -171,7 +171,13 @@ class _Job:
             self.state = self.run.restore(checkpoint, self.model, self.optimizer)
             say(f"going on from step {self.state.step}")
         self.world.same_weights(not_shared(self.model))
-        self.call = self.model if sharded else computing(self.model, self.machine, self.wishes.compile)
+        shapes_vary = any(stage.packing == "answers" for stage in self.recipe.stages.values())
+        if sharded:
+            self.call = self.model
+        elif shapes_vary:  # more of them than are worth compiling
+            self.call = replaying(self.model, self.machine)
+        else:
+            self.call = computing(self.model, self.machine, self.wishes.compile)
 
     def _describe(self) -> None:
         """What will happen, said once."""
@@ -322,6 +328,7 @@ class _Job:
         static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
         # A GPU runs one compiled shape: the number of real tokens hardly varies, so it is rounded up to one or two values.
         fused = self.machine.device.type == "cuda" and self.machine.precision != "fp32"
+        fused = fused and not isinstance(self.model.backbone, EncoderDecoder)
         unpad = 64 * -(-micro * stage.length // 1024) if fused else 0
         return replace(
             self.examples.loader(stage, micro), static=static, unpad=unpad, rank=self.world.rank, ranks=self.world.ranks
@@ -419,7 +426,11 @@ def _without_numbers(parts: dict[str, Parts]) -> dict[str, Parts]:
 
 
 def _note(figures: dict[str, Any], state: State) -> str:
-    looked = [state.held_out[name] for name in ("mlm", "plm") if name in state.held_out]
+    looked = [
+        state.held_out[name]
+        for name in ("mlm", "plm", "clm", "seq2seq", "span", "denoise", "mass")
+        if name in state.held_out
+    ]
     held = f" · held out {looked[0]:.3f}" if looked else ""
     health = health_note(figures)
     return f"step {state.step} · loss {figures['loss']:.3f}{held} · {health + ' · ' if health else ''}{note(figures)}"

@@ -43,19 +43,21 @@ class Stage:
     share: float
     length: int
     batch: int
-    packing: Literal["pairs", "orders", "sentences", "documents", "blocks", "dialogues"] = "pairs"
+    packing: Literal["pairs", "orders", "sentences", "documents", "blocks", "dialogues", "answers"] = "pairs"
     short: float = 0.1
     micro: int = 0  # sequences at a time; 0: as many as the device takes well
+    tokens: int = 0  # answers: so many places a step, padding and all, of pairs of similar length, instead of `batch`
+    reverse: bool = False  # answers: sources are read from their end
     ramp: int = 0  # steps over which the batch grows from an eighth to its size, in eight stairs
     dropout: float = -1.0  # of this stage, in attention too; below 0: as the backbone has it
     units: Literal["", "pieces", "words", "phrases", "entities"] = ""  # hidden whole; "": as the objective has it
 
     def __post_init__(self) -> None:
-        whole = min(self.batch - 1, self.length - 8, self.micro, self.ramp) >= 0
+        whole = min(self.batch - 1, self.length - 8, self.micro, self.ramp, self.tokens) >= 0
         if not whole or not 0 <= self.share < 1e9 or not 0 <= self.short <= 1 or self.dropout >= 1:
             raise SesameError(
-                "a stage needs batch >= 1, length >= 8, micro and ramp >= 0, share >= 0, short from 0 to 1, dropout below 1; "
-                f"found {self}"
+                "a stage needs batch >= 1, length >= 8, micro, ramp, tokens and share >= 0, short from 0 to 1, "
+                f"dropout below 1; found {self}"
             )
 
 
@@ -181,9 +183,12 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
     stages = {name: stage for name, stage in recipe.stages.items() if stage.share > 0}
     if not stages:
         raise SesameError(f"{place}: no stage with a share above 0")
-    for name, packing in (("nsp", "pairs"), ("sop", "orders"), ("dialogue", "dialogues")):
+    needed = (("nsp", "pairs"), ("sop", "orders"), ("dialogue", "dialogues"), ("seq2seq", "answers"))
+    for name, packing in needed:
         if name in objectives and any(stage.packing != packing for stage in stages.values()):
             raise SesameError(f'{place}: the {name} objective needs packing = "{packing}" in every stage')
+    if "seq2seq" not in objectives and any(stage.packing == "answers" for stage in stages.values()):
+        raise SesameError(f'{place}: packing = "answers" is for objectives.seq2seq; choose another')
     if any(stage.units == "pieces" for stage in stages.values()) and getattr(objectives.get("mlm"), "ngram", 1) > 1:
         raise SesameError(f'{place}: n-grams are of words; a stage of units = "pieces" needs objectives.mlm.ngram=1')
     longest = max(stage.length for stage in stages.values())

@@ -17,9 +17,11 @@ from typing import Any
 from torch import nn
 
 from sesame.backbones.encoder import EncoderConfig
+from sesame.backbones.encoder_decoder import EncoderDecoderConfig
 from sesame.backbones.smaller import smaller
 from sesame.backbones.xlnet import XLNetConfig
 from sesame.nn.embeddings import padded_vocab
+from sesame.nn.feedforward import GATED
 
 PASSES = 3  # forward once, backward twice as much
 FP32 = 4  # bytes
@@ -46,6 +48,7 @@ class Work:
     generator: Generator | None = None  # runs before; then a head tells at every place whether the token was replaced
     part: int = 0  # XLNet: the row is passed in parts of so many tokens; 0: whole
     both: bool = False  # XLNet: some rows are read from their end
+    answer: float = 1.0  # an encoder-decoder: places of the decoder for each of the source
     rows: int = 0  # that are passed together; 0: so many that what is done once for all of them does not count
 
     @property
@@ -189,4 +192,32 @@ def _xlnet_kept(c: XLNetConfig, length: int, keys: int, asked: int, query: bool)
     return c.depth * 3 * keys * width + each * asks + length * width * (1 + drops)
 
 
-FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {EncoderConfig: _encoder, XLNetConfig: _xlnet}
+def _encoder_decoder(c: EncoderDecoderConfig, work: Work) -> Cost:
+    """A source of L tokens and an answer of K, each place of which is told; W = heads * head size:
+
+    products = encoder depth * L (4 D W + 2 L W + m D F)
+             + decoder depth * (K (6 D W + (K + 1) W + 2 L W + m D F) + 2 L D W)  +  K D V
+
+    Kept for the backward pass: as in an encoder, with a third part in the decoder's blocks.
+    """
+    length, answer = work.length, work.answer * work.length
+    width, wide, inner = c.width, c.heads * (c.head_size or c.width // c.heads), c.inner or 4 * c.width
+    gated, drops = c.activation in GATED, c.dropout > 0
+    rows, depth = padded_vocab(c.vocab), c.decoder_depth or c.depth
+    feed = (3 if gated else 2) * width * inner
+    reading = length * (4 * width * wide + 2 * length * wide + feed)
+    telling: float = answer * (6 * width * wide + (answer + 1) * wide + 2 * length * wide + feed)
+    telling += 2 * length * width * wide
+    each = (8 + 2 * drops) * width + (4 if gated else 2) * inner
+    maps = 3 * c.heads if c.attention_dropout > 0 else 0
+    kept: float = c.depth * length * (each + maps * length)
+    kept += depth * (answer * (each + (4 + drops) * width + maps * (length + answer)) + 2 * length * wide)
+    kept += (length + answer) * width * (2 + drops) + answer * (width + 2 * rows)
+    return Cost(c.depth * reading + depth * telling + answer * width * rows, kept)
+
+
+FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
+    EncoderConfig: _encoder,
+    EncoderDecoderConfig: _encoder_decoder,
+    XLNetConfig: _xlnet,
+}

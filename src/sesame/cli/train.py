@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
 def pretrain(
     recipe: str = typer.Argument(..., help="A recipe by name (`sesame recipes`) or a .toml file."),
     text: list[str] = typer.Option(
-        ...,
+        [],
         "--text",
         help="Text files or folders; repeat, or list several after one. Several languages: en=FILE ru=FILE",
     ),
@@ -73,6 +73,8 @@ def pretrain(
 
     if precision not in ("auto", "fp32", "bf16", "mixed"):
         raise SesameError(f"--precision {precision}: must be auto, fp32, bf16 or mixed")
+    if not text and not pairs:
+        raise SesameError("there is nothing to learn from; name text with --text, or pairs of texts with --pairs")
     if budget is not None and steps is not None:
         raise SesameError("--budget and --steps both say when to end; give one of them")
     if json and not dry_run:

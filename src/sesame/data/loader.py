@@ -60,8 +60,9 @@ class Loader:
         if self.static:
             epochs = epochs % self.static
         batches = []
-        for start in range(0, len(rows), self.micro):
-            part = slice(start, start + self.micro)
+        at_once = self.at_once(rows)
+        for start in range(0, len(rows), at_once):
+            part = slice(start, start + at_once)
             keys = np.empty(len(rows[part]), dtype=np.uint64)
             for epoch in np.unique(epochs[part]):
                 here = epochs[part] == epoch
@@ -69,6 +70,10 @@ class Loader:
             batch = self.corrupt(self.packer.draw(rows[part], keys), progress)
             batches.append(batch.unpadded(self.unpad) if self.unpad and not batch.full else batch)
         return batches
+
+    def at_once(self, rows: Rows) -> int:
+        """How many of these examples are computed together."""
+        return self.micro
 
     def sources(self, step: int) -> list[str]:
         """Where the texts of a step come from: "file:line"."""

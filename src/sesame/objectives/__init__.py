@@ -6,14 +6,16 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sesame.backbones import Backbone, Encoder, XLNet
+from sesame.backbones import Backbone, Encoder, EncoderDecoder, XLNet
 from sesame.errors import SesameError
 from sesame.objectives.base import Objective, Term, Together, Vocab
 from sesame.objectives.clm import CausalLM, CausalLMConfig
+from sesame.objectives.decoder_head import DecoderHead
 from sesame.objectives.mlm import MaskedLM, MaskedLMConfig, MaskedLMHead
 from sesame.objectives.pair import DialogueConfig, NextSentenceConfig, PairHead, PairLabel, SentenceOrderConfig
 from sesame.objectives.plm import PermutationLM, PermutationLMConfig, TableHead
 from sesame.objectives.rtd import Replaced, ReplacedConfig, ReplacedHead
+from sesame.objectives.seq2seq import Seq2Seq, Seq2SeqConfig
 
 CONFIGS: dict[str, type[Any]] = {
     "mlm": MaskedLMConfig,
@@ -23,6 +25,7 @@ CONFIGS: dict[str, type[Any]] = {
     "dialogue": DialogueConfig,
     "rtd": ReplacedConfig,
     "plm": PermutationLMConfig,
+    "seq2seq": Seq2SeqConfig,
 }
 
 
@@ -84,6 +87,20 @@ def _plm(config: PermutationLMConfig, backbone: Backbone, vocab: Vocab) -> Objec
     return PermutationLM(config, TableHead(backbone.width, backbone.vocab), vocab)
 
 
+def _seq2seq(config: Seq2SeqConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    head = DecoderHead(*_only_answers("seq2seq", backbone), bias="fixed")
+    return Seq2Seq("seq2seq", head, vocab.roles["cls"], vocab.roles["pad"], config.smoothing, config.weight)
+
+
+def _only_answers(name: str, backbone: Backbone) -> tuple[int, int]:
+    """Width and vocabulary of a backbone that answers."""
+    if not isinstance(backbone, EncoderDecoder):
+        raise SesameError(
+            f'objectives.{name} needs backbone.kind = "encoder-decoder"; recipes such as transformer have it'
+        )
+    return backbone.width, backbone.vocab
+
+
 BUILDERS: dict[str, Callable[..., Objective]] = {
     "mlm": _mlm,
     "clm": _clm,
@@ -92,6 +109,7 @@ BUILDERS: dict[str, Callable[..., Objective]] = {
     "dialogue": _dialogue,
     "rtd": _rtd,
     "plm": _plm,
+    "seq2seq": _seq2seq,
 }
 
 

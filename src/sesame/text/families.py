@@ -52,6 +52,11 @@ def xlnet_template(backend: Tokenizer, cls: str = "<cls>", sep: str = "<sep>") -
     return _template(backend, f"$A:0 {sep}:0 {cls}:2", f"$A:0 {sep}:0 $B:1 {sep}:1 {cls}:2")
 
 
+def end_template(backend: Tokenizer, cls: str = "", sep: str = "</s>") -> processors.TemplateProcessing:
+    """a </s>, and for a pair a </s> b </s>: what encoder-decoders read."""
+    return _template(backend, f"$A:0 {sep}:0", f"$A:0 {sep}:0 $B:0 {sep}:0")
+
+
 def wordpiece(vocab: dict[str, int], settings: Mapping[str, Any]) -> Tokenizer:
     """BERT's pipeline for a vocab.txt."""
     lowercase = settings.get("do_lower_case")
@@ -159,7 +164,7 @@ def _add_template(backend: Tokenizer, family: str | None) -> None:
     elif family == "xlnet":
         backend.post_processor = xlnet_template(backend)
     elif family == "t5":
-        backend.post_processor = _template(backend, "$A:0 </s>:0", "$A:0 </s>:0 $B:0 </s>:0")
+        backend.post_processor = end_template(backend)
     elif family == "xlm-roberta":
         backend.post_processor = _template(backend, "<s>:0 $A:0 </s>:0", "<s>:0 $A:0 </s>:0 </s>:0 $B:0 </s>:0")
     if family in ("albert", "xlnet", "xlm-roberta"):

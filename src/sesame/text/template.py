@@ -1,4 +1,4 @@
-"""Which tokens stand around a text: BERT's [CLS] a [SEP] b [SEP], or XLNet's a <sep> b <sep> <cls>.
+"""Which tokens stand around a text: BERT's [CLS] a [SEP] b [SEP], XLNet's a <sep> b <sep> <cls>, or the end alone.
 
 XLNet (Yang et al. 2019, https://arxiv.org/abs/1906.08237) has its class token last and as a segment of its own. The template
 is no part of a vocabulary: a tokenizer can be given the other one, and two methods can be compared on the same pieces.
@@ -9,15 +9,16 @@ from typing import Literal
 from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
-from sesame.text.families import bert_template, xlnet_template
+from sesame.text.families import bert_template, end_template, xlnet_template
 from sesame.text.tokenizer import Tokenizer
 
-Template = Literal["bert", "xlnet"]
+Template = Literal["bert", "xlnet", "end"]
+TEMPLATES = {"bert": bert_template, "xlnet": xlnet_template, "end": end_template}
 
 
 def put_around(backend: Backend, template: Template, cls: str, sep: str) -> None:
     """Set the template; byte-level BPE keeps its offsets without the leading space."""
-    chosen = (bert_template if template == "bert" else xlnet_template)(backend, cls, sep)
+    chosen = TEMPLATES[template](backend, cls, sep)
     if type(backend.pre_tokenizer).__name__ == "ByteLevel":
         backend.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), chosen])
     else:
@@ -26,9 +27,12 @@ def put_around(backend: Backend, template: Template, cls: str, sep: str) -> None
 
 def with_cls(tokenizer: Tokenizer, last: bool) -> Tokenizer:
     """The tokenizer with its class token at the end or at the beginning; as it is, if that is where it stands."""
-    if tokenizer.cls_last == last:
-        return tokenizer
+    return tokenizer if tokenizer.cls_last == last else framed(tokenizer, "xlnet" if last else "bert")
+
+
+def framed(tokenizer: Tokenizer, template: Template) -> Tokenizer:
+    """The tokenizer with another template."""
     tokenizer.id("cls"), tokenizer.id("sep")  # one sentence if there are none
     backend = Backend.from_str(tokenizer.backend.to_str())
-    put_around(backend, "xlnet" if last else "bert", tokenizer.roles["cls"], tokenizer.roles["sep"])
+    put_around(backend, template, tokenizer.roles["cls"], tokenizer.roles["sep"])
     return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, name=tokenizer.name)

@@ -1,0 +1,121 @@
+"""Sources and their answers, drawn from a store of pairs, in batches of about as many tokens and of similar length.
+
+A pair is one example: the source, closed by a separator, is what an encoder reads; the answer, closed likewise, what a
+decoder must tell (the target "seq2seq").
+
+Batches by tokens (Vaswani et al. 2017, section 5.1: pairs are "batched together by approximate sequence length"): all pairs
+are sorted by length once, cut into batches of at most so many places, padding and all, and the batches come in a new random
+order in every epoch. Pairs of one length lie side by side in an order drawn by the seed. So batch number n is still a pure
+function of (seed, n).
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sesame import chance
+from sesame.data.batch import IGNORE, Batch, Targets
+from sesame.data.loader import Loader
+from sesame.data.order import locate
+from sesame.data.pack import Packer, Part, Specials
+from sesame.data.plan import Ints
+from sesame.errors import SesameError
+from sesame.progress import say
+
+NAME = "seq2seq"
+ROUND = 8  # places on a GPU: widths are rounded up, so that few shapes occur
+
+
+class AnswerPacker(Packer):
+    """Draws pairs; those with a side of more than `length` tokens are left out, and counted."""
+
+    def __init__(
+        self,
+        part: Part,
+        length: int,
+        specials: Specials,
+        *,
+        fixed: bool = False,
+        reverse: bool = False,
+        quiet: bool = False,
+    ) -> None:
+        """`fixed`: widths are rounded up; `reverse`: sources are read from their end (Sutskever et al. 2014)."""
+        super().__init__(part, "translations", max(length, 8), specials)
+        self.length, self.fixed, self.reverse = length, fixed, reverse
+        first = self.rows[:, 0]
+        sizes = np.diff(self.offsets[first[:, None] + np.arange(3)], axis=1) + 1  # (N, 2), with the separators
+        fits = sizes.max(axis=1) <= length
+        if not fits.all() and not quiet:
+            say(f"{int((~fits).sum()):,} of {len(fits):,} pairs are left out: a side has more than {length - 1} tokens")
+        self.rows, self.sizes = self.rows[fits], sizes[fits]
+        if len(self.rows) == 0:
+            raise SesameError(
+                f"{part.store.files[0]}: all pairs are longer than {length} tokens; raise the stage's length"
+            )
+
+    def draw(self, rows: Ints, keys: chance.Words) -> Batch:
+        first = self.rows[rows, 0]
+        sources, lengths = self._side(first, self.sizes[rows, 0] - 1, self.specials.pad, self.reverse)
+        answers, _ = self._side(first + 1, self.sizes[rows, 1] - 1, IGNORE, False)
+        return Batch(
+            ids=torch.from_numpy(sources),
+            lengths=torch.from_numpy(lengths),
+            keys=torch.from_numpy(keys.view(np.int64)),
+            full=bool((lengths == sources.shape[1]).all()),
+            targets={NAME: Targets(torch.from_numpy(answers))},
+        )
+
+    def _side(self, sentence: Ints, sizes: Ints, fill: int, reverse: bool) -> tuple[Ints, Ints]:
+        """These sentences, closed by a separator, as padded rows; and their lengths."""
+        width = int(sizes.max()) + 1
+        width = -(-width // ROUND) * ROUND if self.fixed else width
+        places = np.arange(width)[None, :]
+        order = sizes[:, None] - 1 - places if reverse else places
+        inside = places < sizes[:, None]
+        at = np.where(inside, self.offsets[sentence][:, None] + order, 0)
+        ids = np.where(inside, self.tokens[at].astype(np.int64), fill)
+        ids[np.arange(len(sizes)), sizes] = self.specials.sep
+        return ids, (sizes + 1).astype(np.int64)
+
+
+def plan_batches(sizes: Ints, most: int, seed: int) -> tuple[Ints, Ints]:
+    """Rows by length, and where each batch begins among them: at most `most` places on the wider side, at least one row."""
+    luck = chance.keys(chance.key(seed, 0x425543), np.arange(len(sizes)))
+    order = np.lexsort((luck, sizes[:, 1], sizes[:, 0], sizes.max(axis=1)))
+    widths = sizes.max(axis=1)[order]  # rising, so a batch is as wide as its last row
+    starts = [0]
+    for number, width in enumerate(widths.tolist()):
+        if (number + 1 - starts[-1]) * width > most and number > starts[-1]:
+            starts.append(number)
+    return order.astype(np.int64), np.array([*starts, len(order)], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class BucketLoader(Loader):
+    """A step is one batch of similar lengths; `batch` and `micro` count places, not examples."""
+
+    order: npt.NDArray[np.int64] = None  # type: ignore[assignment]
+    starts: npt.NDArray[np.int64] = None  # type: ignore[assignment]
+
+    def rows(self, step: int) -> tuple[Ints, Ints]:
+        epoch, number = locate(step, 1, len(self.starts) - 1, self.seed)
+        rows = self.order[self.starts[number[0]] : self.starts[number[0] + 1]][self.rank :: self.ranks]
+        if len(rows) == 0:
+            raise SesameError(
+                f"a batch has fewer pairs than there are processes ({self.ranks}); raise the stage's tokens"
+            )
+        return np.full(len(rows), epoch[0]), rows
+
+    def at_once(self, rows: Ints) -> int:
+        assert isinstance(self.packer, AnswerPacker)
+        return max(1, self.micro // int(self.packer.sizes[rows].max()))
+
+
+def bucketed(basic: Loader, places: int, micro: int) -> BucketLoader:
+    """A loader like `basic`, whose steps are batches of so many places, `micro` of them at a time."""
+    assert isinstance(basic.packer, AnswerPacker)
+    order, starts = plan_batches(basic.packer.sizes, places, basic.seed)
+    given = {item.name: getattr(basic, item.name) for item in fields(basic)}
+    return BucketLoader(**(given | {"batch": places, "micro": micro, "order": order, "starts": starts}))

@@ -1,0 +1,136 @@
+"""Pairs as sources and answers; batches of similar length that are a pure function of seed and step."""
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sesame import chance
+from sesame.data.answer_pack import AnswerPacker, BucketLoader, bucketed, plan_batches
+from sesame.data.batch import IGNORE, Batch
+from sesame.data.build import build_pairs
+from sesame.data.loader import Loader
+from sesame.data.pack import Specials, hold_out
+from sesame.errors import SesameError
+from tests.languages import word_tokenizer
+
+WORDS = [f"w{chr(97 + i)}" for i in range(20)]
+
+
+def pairs(folder: Path, count: int = 200, longest: int = 9) -> tuple[AnswerPacker, list[tuple[list[int], list[int]]]]:
+    rng = np.random.default_rng(0)
+    rows = [
+        (rng.integers(0, 20, rng.integers(1, longest)), rng.integers(0, 20, rng.integers(1, longest)))
+        for _ in range(count)
+    ]
+    text = "".join("\t".join(" ".join(WORDS[i] for i in side) for side in row) + "\n" for row in rows)
+    (folder / "pairs.tsv").write_text(text)
+    tokenizer = word_tokenizer(WORDS)
+    store = build_pairs([folder / "pairs.tsv"], ("en", "de"), tokenizer, folder / "cache")
+    packer = AnswerPacker(hold_out(store, 0, 0.0)[0], 16, Specials(2, 3, 0))
+    return packer, [([int(i) + 5 for i in a], [int(i) + 5 for i in b]) for a, b in rows]
+
+
+def keys(rows: np.ndarray) -> chance.Words:
+    return chance.keys(1, rows)
+
+
+def test_a_row_is_its_pair(tmp_path: Path) -> None:
+    packer, rows = pairs(tmp_path)
+    chosen = np.array([3, 0, 117])
+    batch = packer.draw(chosen, keys(chosen))
+    for place, number in enumerate(chosen):
+        source, answer = rows[number]
+        length = int(batch.lengths[place])
+        assert batch.ids[place, :length].tolist() == [*source, 3]
+        assert (batch.ids[place, length:] == 0).all()
+        labels = batch.targets["seq2seq"].labels[place]
+        assert labels[: len(answer) + 1].tolist() == [*answer, 3]
+        assert (labels[len(answer) + 1 :] == IGNORE).all()
+    assert packer.source(3).endswith("pairs.tsv:4")
+
+
+def test_sources_may_be_read_from_their_end(tmp_path: Path) -> None:
+    packer, rows = pairs(tmp_path)
+    packer.reverse = True
+    batch = packer.draw(np.array([5]), keys(np.array([5])))
+    assert batch.ids[0].tolist() == [*reversed(rows[5][0]), 3]
+    assert batch.targets["seq2seq"].labels[0].tolist() == [*rows[5][1], 3]
+
+
+def test_long_pairs_are_left_out_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packer, rows = pairs(tmp_path)
+    short = AnswerPacker(packer.part, 5, packer.specials)
+    kept = [row for row in rows if max(map(len, row)) <= 4]
+    assert len(short) == len(kept) < len(rows)
+    assert f"{len(rows) - len(kept)} of 200 pairs are left out" in capsys.readouterr().err
+    with pytest.raises(SesameError, match="all pairs are longer"):
+        AnswerPacker(packer.part, 1, packer.specials)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60),
+    st.integers(1, 200),
+    st.integers(0, 9),
+)
+def test_every_pair_is_in_one_batch_and_none_is_too_large(sizes: list[tuple[int, int]], most: int, seed: int) -> None:
+    array = np.array(sizes)
+    order, starts = plan_batches(array, most, seed)
+    assert sorted(order.tolist()) == list(range(len(sizes)))
+    assert starts[0] == 0
+    assert starts[-1] == len(sizes)
+    for begin, end in itertools.pairwise(starts):
+        assert end > begin
+        rows = array[order[begin:end]]
+        assert rows.max() * len(rows) <= most or len(rows) == 1
+
+
+def loader(folder: Path, seed: int = 0, rank: int = 0, ranks: int = 1) -> BucketLoader:
+    packer, _ = pairs(folder)
+    basic = Loader(packer, 8, 8, seed, lambda batch, progress: batch, rank=rank, ranks=ranks)
+    return bucketed(basic, 40, 20)
+
+
+def flat(batches: list[Batch]) -> Counter[tuple[int, ...]]:
+    return Counter(
+        tuple(row[:length].tolist())
+        for batch in batches
+        for row, length in zip(batch.ids, batch.lengths.tolist(), strict=True)
+    )
+
+
+def test_an_epoch_reads_each_pair_once_in_another_order(tmp_path: Path) -> None:
+    found = loader(tmp_path)
+    steps = len(found.starts) - 1
+    epochs = [[found.rows(step)[1].tolist() for step in range(first, first + steps)] for first in (0, steps)]
+    for epoch in epochs:
+        assert sorted(row for rows in epoch for row in rows) == list(range(200))
+    assert epochs[0] != epochs[1]
+    assert sorted(map(tuple, epochs[0])) == sorted(map(tuple, epochs[1]))
+    assert loader(tmp_path, seed=1).rows(0)[1].tolist() != found.rows(0)[1].tolist()
+
+
+def test_steps_are_cut_into_parts_that_fit(tmp_path: Path) -> None:
+    found = loader(tmp_path)
+    for step in range(20):
+        batches = found.load(step, 0.0)
+        assert sum(batch.size for batch in batches) == len(found.rows(step)[1])
+        for batch in batches:
+            widest = max(batch.ids.shape[1], batch.targets["seq2seq"].labels.shape[1])
+            assert batch.size * widest <= 20 or batch.size == 1
+        again = found.load(step, 0.0)
+        assert all(torch.equal(a.ids, b.ids) for a, b in zip(batches, again, strict=True))
+
+
+def test_ranks_share_a_step(tmp_path: Path) -> None:
+    whole = loader(tmp_path)
+    shares = [loader(tmp_path, rank=rank, ranks=2) for rank in range(2)]
+    for step in range(5):
+        if len(whole.rows(step)[1]) > 1:
+            assert flat(whole.load(step, 0.0)) == flat(shares[0].load(step, 0.0)) + flat(shares[1].load(step, 0.0))
