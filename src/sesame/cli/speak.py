@@ -1,0 +1,102 @@
+"""Commands that let a model speak: `translate`, `generate`."""
+
+import json as jsonlib
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from sesame.cli.answers import DEVICE, lines_of
+
+BEST = typer.Option(1, min=1, help="How many answers for each text.")
+MOST = typer.Option(None, min=1, help="New tokens at most.")
+FEWEST = typer.Option(0, min=0, help="New tokens at least.")
+NO_REPEAT = typer.Option(0, min=0, help="No n-gram of this size comes twice; 0: they may.")
+BATCH = typer.Option(32, min=1, help="Texts at a time.")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(translate)
+    app.command()(generate)
+
+
+def translate(
+    model: str = typer.Argument(..., help="The folder of an encoder-decoder, or a run."),
+    texts: list[str] = typer.Argument(None, help="Sources; without them, lines of standard input."),
+    file: Path | None = typer.Option(None, help="A file with one source a line."),
+    beams: int = typer.Option(5, min=1, help="Hypotheses that the search follows; 1: greedy."),
+    best: int = BEST,
+    penalty: str = typer.Option("plain", help="Length penalty: plain (as transformers) or gnmt."),
+    alpha: float = typer.Option(1.0, help="Its strength; 0: none."),
+    coverage: float = typer.Option(0.0, min=0.0, help="GNMT's coverage penalty."),
+    most: int | None = MOST,
+    fewest: int = FEWEST,
+    no_repeat: int = NO_REPEAT,
+    begin: str = typer.Option("", help="What every answer begins with."),
+    batch: int = BATCH,
+    device: str = DEVICE,
+    json: bool = typer.Option(False, "--json", help="One JSON object a source, with scores."),
+) -> None:
+    """Translate, summarise, or whatever an encoder-decoder was taught: one answer for each source, in order.
+
+    Example: sesame translate runs/en-de --file test.en --beams 5 > test.de
+    """
+    wanted = lines_of(texts, file)
+    settings = {
+        "beams": beams, "best": best, "penalty": penalty, "alpha": alpha, "coverage": coverage, "fewest": fewest,
+        "no_repeat": no_repeat,
+    }  # fmt: skip
+    _speak("translate", model, device, wanted, settings, most, begin, batch, json)
+
+
+def generate(
+    model: str = typer.Argument(..., help="The folder of a decoder, or a run."),
+    texts: list[str] = typer.Argument(None, help="Prompts; without them, lines of standard input."),
+    file: Path | None = typer.Option(None, help="A file with one prompt a line."),
+    greedy: bool = typer.Option(False, "--greedy", help="Always the likeliest token, instead of drawing one."),
+    beams: int = typer.Option(1, min=1, help="Search with so many hypotheses, instead of drawing."),
+    temperature: float = typer.Option(1.0, help="Below 1: bolder, above: wilder."),
+    top_k: int = typer.Option(0, min=0, help="Draw from the k likeliest tokens; 0: from all."),
+    top_p: float = typer.Option(0.9, help="Draw from the fewest tokens that hold this share of the probability."),
+    seed: int = typer.Option(0, help="Another seed draws other tokens."),
+    best: int = BEST,
+    most: int | None = MOST,
+    fewest: int = FEWEST,
+    no_repeat: int = NO_REPEAT,
+    batch: int = BATCH,
+    device: str = DEVICE,
+    json: bool = typer.Option(False, "--json", help="One JSON object a prompt, with scores."),
+) -> None:
+    """Continue prompts. What is drawn depends on the seed and the prompt's number alone.
+
+    Example: sesame generate runs/gpt "Once upon a time" --top-p 0.9 --best 3
+    """
+    wanted = lines_of(texts, file)
+    settings: dict[str, Any] = {"best": best, "fewest": fewest, "no_repeat": no_repeat, "beams": beams}
+    if not greedy and beams == 1:
+        settings |= {"sample": True, "seed": seed, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    _speak("generate", model, device, wanted, settings, most, "", batch, json)
+
+
+def _speak(
+    how: str, model: str, device: str, texts: list[str], settings: dict[str, Any], most: int | None, begin: str,
+    batch: int, json: bool,
+) -> None:  # fmt: skip
+    import sesame
+    from sesame.progress import bar
+
+    if most is not None:
+        settings["most"] = most
+    loaded = sesame.load(model, device)
+    with bar(how, len(texts), "texts") as shown:
+        if how == "translate":
+            found = loaded.translate(texts, begin=begin, batch=batch, shown=shown, **settings)
+        else:
+            found = loaded.generate(texts, batch=batch, shown=shown, **settings)
+    for text, answers in zip(texts, found, strict=True):
+        if json:
+            said = [{"text": a.text, "score": a.score, "logprob": a.logprob, "ended": a.ended} for a in answers]
+            typer.echo(jsonlib.dumps({"text": text, "answers": said}, ensure_ascii=False))
+        else:
+            for answer in answers:
+                typer.echo(answer.text if how == "translate" else text + answer.text)

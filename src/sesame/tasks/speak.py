@@ -1,0 +1,108 @@
+"""Texts to texts: sources are answered, prompts are continued, in batches of similar length.
+
+A source or prompt that does not fit is never cut in silence: sources lose their end and are counted, a prompt that leaves no
+room for a continuation is refused.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from sesame.data.batch import Batch
+from sesame.errors import SesameError
+from sesame.generate import Settings, Speaker, generate
+from sesame.progress import Bar, say
+from sesame.text import Tokenizer
+
+TEXTS = 32  # at a time
+
+
+@dataclass(frozen=True)
+class Voice:
+    """What a model must be told before it speaks, and how it ends."""
+
+    end: tuple[int, ...]  # tokens that end a text
+    start: tuple[int, ...] = ()  # what a decoder reads before it answers; (): it continues the text itself
+    first: tuple[int, ...] = ()  # tokens that every answer begins with (mBART: the language)
+    reverse: bool = False  # sources are read from their end, as in training
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+    score: float  # log-probability under the penalties: what ranks hypotheses
+    logprob: float
+    ended: bool  # False: cut at the greatest length
+    ids: list[int]
+
+
+def speak(
+    speaker: Speaker,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    voice: Voice,
+    settings: Settings,
+    longest: int | None,
+    device: torch.device,
+    *,
+    batch: int = TEXTS,
+    shown: Bar | None = None,
+) -> list[list[Said]]:
+    """For each text `settings.best` answers or continuations, the best first."""
+    inputs = _inputs(tokenizer, texts, voice, longest)
+    found: list[list[Said]] = [[] for _ in texts]
+    for rows in _groups([len(ids) for ids in inputs], batch):
+        given = _batch([inputs[row] for row in rows], tokenizer.id("pad") if tokenizer.has("pad") else 0, voice, device)
+        given = replace(given, keys=torch.tensor(rows, device=device))
+        most = settings.most
+        if longest is not None:
+            used = len(voice.start) if voice.start else given.ids.shape[1]
+            most = min(most, longest - used)
+        asked = replace(settings, most=most, fewest=min(settings.fewest, most - 1))
+        prefix = [list(voice.first)] * len(rows) if voice.first else None
+        for row, hypotheses in zip(rows, generate(speaker, given, asked, voice.end, prefix=prefix), strict=True):
+            found[row] = [
+                Said(tokenizer.decode(h.ids), h.score, h.logprob, h.end is not None, h.ids) for h in hypotheses
+            ]
+        if shown is not None:
+            shown.advance(len(rows))
+    return found
+
+
+def _inputs(tokenizer: Tokenizer, texts: Sequence[str], voice: Voice, longest: int | None) -> list[list[int]]:
+    answers = bool(voice.start)
+    inputs = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), special=answers, literal=True)]
+    for number, ids in enumerate(inputs, 1):
+        if not ids:
+            raise SesameError(f"text {number}: holds no token of the model; give it some text")
+    if longest is not None and answers:
+        long = [number for number, ids in enumerate(inputs) if len(ids) > longest]
+        if long:
+            lines = ", ".join(str(number + 1) for number in long[:5]) + (" ..." if len(long) > 5 else "")
+            say(f"{len(long)} of {len(texts)} sources have more than {longest} tokens; their ends are not read: {lines}")
+        inputs = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in inputs]
+    elif longest is not None:
+        for number, ids in enumerate(inputs, 1):
+            if len(ids) >= longest:
+                raise SesameError(
+                    f"prompt {number}: has {len(ids)} tokens and the model takes {longest}; shorten it to leave room"
+                )
+    return [[*ids[-2::-1], ids[-1]] if voice.reverse else ids for ids in inputs]
+
+
+def _groups(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Numbers of texts that are computed together: long ones first, so that a lack of memory shows at once."""
+    order = sorted(range(len(sizes)), key=lambda number: -sizes[number])
+    for begin in range(0, len(order), most):
+        yield order[begin : begin + most]
+
+
+def _batch(rows: Sequence[Sequence[int]], pad: int, voice: Voice, device: torch.device) -> Batch:
+    lengths = torch.tensor([len(row) for row in rows])
+    ids = torch.full((len(rows), int(lengths.max())), pad)
+    for place, row in enumerate(rows):
+        ids[place, : len(row)] = torch.tensor(row)
+    outputs = torch.tensor([voice.start] * len(rows)) if voice.start else None
+    full = bool((lengths == ids.shape[1]).all())
+    return Batch(ids, lengths, outputs=outputs, full=full).to(device)
