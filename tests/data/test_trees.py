@@ -24,6 +24,7 @@ TRACES = """
     (. .) ))
 """
 NAMES = st.text("SNPV-=|$.,'`XТ", min_size=1, max_size=4)
+SAID = ["(S", "(NP", "(VP", ")S", ")NP", ")VP", "(", ")", "XX", "XX", "XX"]
 WORDS = st.text("aбz-.'%\\/01", min_size=1, max_size=4)
 
 
