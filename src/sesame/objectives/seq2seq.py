@@ -1,0 +1,164 @@
+"""Sequence to sequence: tell the tokens of one text, one after the other, from another text.
+
+Paper: Vaswani et al. 2017, "Attention is all you need" (https://arxiv.org/abs/1706.03762), section 5.4 for the smoothing.
+Idea: the encoder reads the source; the decoder, which sees the wanted text up to a place, tells the token that follows. With
+label smoothing the truth is 1 - eps of the wanted token and eps of all tokens alike, so that the model is never too sure.
+    nll = - sum over k of log p(y_k | y_1 ... y_{k-1}, x)
+    loss = (1 - eps) nll + eps sum over k of mean over v of -log p(v | y_1 ... y_{k-1}, x)
+Needs: an encoder-decoder backbone, whose last layer (B, K, D) is the decoder's.
+Targets: its own name, labels (B, K), IGNORE at padding; `Batch.outputs`, what the decoder reads: a start token, then the
+labels one place to the right.
+Relations: `span` (T5), `denoise` (BART) and `mass` are this with a source that a `Corruption` makes from the target; the loss
+is one. The checkpoint keeps all their heads under one name, so that any of them goes on from any other.
+Unusual: the mean over the vocabulary counts the truth too (Szegedy et al. 2016, PyTorch, fairseq until 2020). Tensor2tensor,
+the authors' code, and fairseq today give eps / (V - 1) to each of the others and none to the truth: that is this with
+eps V / (V - 1), no difference that could be measured. The smoothed loss keeps no logits either: with z = W x + b,
+    loss = sum over k of logsumexp(z) - z_y + eps (z_y - mean z),  mean z = (mean W) x + mean b
+Evaluation reports the plain nll, so that its exponential is the perplexity.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sesame.backbones import Backbone, Encoded
+from sesame.data.batch import IGNORE, Batch, Targets
+from sesame.errors import SesameError
+from sesame.nn.cross_entropy import linear_cross_entropy
+from sesame.nn.embeddings import padded_vocab
+from sesame.nn.init import truncated_normal_
+from sesame.objectives.base import Objective, Term
+
+Bias = Literal["none", "fixed", "trained"]
+
+
+@dataclass(frozen=True)
+class Seq2SeqConfig:
+    weight: float = 1.0
+    smoothing: float = 0.1  # eps
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.smoothing < 1:
+            raise SesameError(f"objectives.seq2seq.smoothing is {self.smoothing}; it lies from 0 to below 1")
+
+
+class DecoderHead(nn.Module):
+    """Tokens straight from the (tied) token table. Shape: (N, D) -> (N, V padded); the padding columns hold -inf.
+
+    `scale` multiplies the states first: T5 1.0, whose table is tied and starts large, takes D^-0.5. A `fixed` bias (BART,
+    Marian: `final_logits_bias`) is kept with the weights but never trained.
+    """
+
+    bias: Tensor
+
+    def __init__(self, width: int, vocab: int, tied: bool = True, scale: float = 1.0, bias: Bias = "none") -> None:
+        super().__init__()
+        self.vocab, self.scale = vocab, scale
+        self.table = None if tied else nn.Parameter(torch.empty(padded_vocab(vocab), width))
+        if self.table is not None:
+            truncated_normal_(self.table, width**-0.5)  # logits of size 1 from normed states
+        if bias == "trained":
+            self.bias = nn.Parameter(torch.zeros(vocab))
+        else:
+            self.register_buffer("bias", torch.zeros(vocab), persistent=bias == "fixed")
+
+    def forward(self, hidden: Tensor, table: Tensor) -> Tensor:
+        return F.linear(*self._last(hidden, table))
+
+    def loss(self, hidden: Tensor, table: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+        """The summed loss, IGNORE left out, without the logits. Shape: (N, D), (V padded, D), (N,) -> scalar."""
+        x, used, bias = self._last(hidden, table)
+        total = linear_cross_entropy(x, used, bias, labels)
+        return total if smoothing == 0 else total + smoothing * self._margin(x, used, labels)
+
+    def _margin(self, x: Tensor, table: Tensor, labels: Tensor) -> Tensor:
+        """How far the wanted logits stand above the mean of all, summed."""
+        exact = torch.promote_types(x.dtype, torch.float32)
+        at = labels.clamp(min=0)
+        rows = F.embedding(at, table).to(exact) - table[: self.vocab].mean(0, dtype=exact)
+        bias = self.bias.to(exact)
+        margins = (x.to(exact) * rows).sum(1) + bias[at] - bias.mean()
+        return torch.where(labels != IGNORE, margins, 0.0).sum()
+
+    def _last(self, hidden: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Input, weight and bias of the last product."""
+        used = table if self.table is None else self.table
+        x = hidden if self.scale == 1 else hidden * self.scale
+        bias = self.bias.to(x.dtype)
+        return x, used, F.pad(bias, (0, used.shape[0] - self.vocab), value=-torch.inf)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """What a corruption makes of a batch of texts: sources, and what is to be told from them."""
+
+    ids: Tensor  # (B, L')
+    lengths: Tensor  # (B,)
+    labels: Tensor  # (B, K), IGNORE at padding
+    full: bool = False  # no source has padding
+    outputs: Tensor | None = None  # (B, K) what the decoder reads; None: the labels, one place to the right
+    at: Tensor | None = None  # (B, K) where in the text the labels stand; None: 0, 1, 2 ...
+
+
+class Corruption(Protocol):
+    """A pure function of texts and `batch.keys`."""
+
+    needs_words: bool
+
+    def __call__(self, batch: Batch) -> Exercise: ...
+
+
+class Seq2Seq(Objective):
+    """The decoder's loss. Without a corruption the batch brings sources and, under `name`, labels."""
+
+    def __init__(
+        self,
+        name: str,
+        head: DecoderHead,
+        start: int,
+        pad: int,
+        smoothing: float = 0.0,
+        weight: float = 1.0,
+        corruption: Corruption | None = None,
+    ) -> None:
+        super().__init__()
+        self.name, self.head, self.start, self.pad = name, head, start, pad
+        self.smoothing, self.weight, self.corruption = smoothing, weight, corruption
+        self.needs_words = corruption is not None and corruption.needs_words
+
+    def heads(self) -> dict[str, nn.Module]:
+        return {"seq2seq": self.head}
+
+    def corrupt(self, batch: Batch, progress: float = 1.0) -> Batch:
+        """Sources and labels, and what the decoder reads.
+
+        Segments, positions, words and languages of the text do not fit a corrupted source and are left out.
+        """
+        if self.corruption is None:
+            labels = batch.targets[self.name].labels
+            return replace(batch, outputs=shifted(labels, self.start, self.pad))
+        made = self.corruption(batch)
+        outputs = shifted(made.labels, self.start, self.pad) if made.outputs is None else made.outputs
+        found = Batch(made.ids, made.lengths, keys=batch.keys, outputs=outputs, full=made.full, targets=batch.targets)
+        return found.with_targets(**{self.name: Targets(made.labels, made.at)})
+
+    def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
+        targets, table = encoded.batch.targets[self.name], backbone.token_table()
+        hidden, labels = encoded.last.flatten(0, 1), targets.labels.flatten()
+        if hidden.device.type == "cpu":  # no static shapes to keep: leave the padding out
+            hidden, labels = hidden[labels != IGNORE], labels[labels != IGNORE]
+        if self.training:
+            return [Term(self.name, self.head.loss(hidden, table, labels, self.smoothing), targets.count())]
+        logits = self.head(hidden, table)
+        total = F.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, labels, reduction="sum")
+        hits = ((logits.argmax(-1) == labels) & (labels != IGNORE)).sum()
+        return [Term(self.name, total, targets.count(), hits=hits)]
+
+
+def shifted(labels: Tensor, start: int, pad: int) -> Tensor:
+    """What a decoder reads to tell these labels: a start token, then all of them but the last. Shape: (B, K) -> (B, K)."""
+    before = F.pad(labels[:, :-1], (1, 0), value=start)
+    return torch.where(labels == IGNORE, pad, before)
