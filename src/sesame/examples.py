@@ -36,7 +36,8 @@ class Examples:
 
     def packers(self, part: Part | Mixture, stage: Stage) -> list[Packer]:
         """One for each source of a mixture."""
-        specials = Specials(self.tokenizer.id("cls"), self.tokenizer.id("sep"), self.tokenizer.id("pad"))
+        cls = None if self.recipe.tokenizer.template == "end" else self.tokenizer.id("cls")
+        specials = Specials(cls, self.tokenizer.id("sep"), self.tokenizer.id("pad"))
         words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
         more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}
         if isinstance(part, Part):

@@ -6,6 +6,7 @@ makes things while the others wait; then they find them.
 
 import time
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +32,14 @@ from sesame.mixture import Mixture, gather_mixture, mixed_tokenizer
 from sesame.objectives import MaskedLMHead, Vocab
 from sesame.objectives import build as build_objectives
 from sesame.objectives.base import Together
+from sesame.objectives.denoise import stop_ids
 from sesame.objectives.mlm import MaskedLM
 from sesame.objectives.model import Model
 from sesame.objectives.plm import PermutationLM, TableHead
 from sesame.progress import say
 from sesame.recipe import Recipe
 from sesame.text import Tokenizer
-from sesame.text.template import framed, with_cls
+from sesame.text.template import SENTINEL, framed, with_cls, with_sentinels
 from sesame.tokenizer_cache import cached_tokenizer
 from sesame.wishes import Wishes, languages_of
 
@@ -58,7 +60,7 @@ class Ingredients:
         backbone = self._backbone(wishes, recipe)
         if self.started is None and recipe.table == "counts" and fresh:
             self._count(backbone, run.folder / "table.npy")
-        vocab = Vocab(len(self.tokenizer), self.tokenizer.ids())
+        vocab = vocab_of(self.tokenizer)
         objective = build_objectives(recipe.objectives, backbone, vocab)
         untouched = {} if self.started is None else _take_heads(objective, self.started)
         if wishes.start and fresh:
@@ -96,6 +98,16 @@ class Ingredients:
         table = torch.from_numpy(found)
         seen = table.abs().sum(1) > 0
         rows[: len(table)][seen] = table[seen]
+
+
+def vocab_of(tokenizer: Tokenizer) -> Vocab:
+    """What corruption must know of a tokenizer."""
+    pieces = tokenizer.tokens()
+    number = {piece: id for id, piece in enumerate(pieces)}
+    named = takewhile(number.__contains__, map(SENTINEL.format, count()))
+    front = int(tokenizer.has("cls") and tokenizer.encode("a", special=True).ids[0] == tokenizer.id("cls"))
+    sentinels = tuple(number[piece] for piece in named)
+    return Vocab(len(tokenizer), tokenizer.ids(), front, sentinels, tuple(stop_ids(pieces)))
 
 
 def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Path]) -> Ingredients:
@@ -151,6 +163,8 @@ def _tokenizer(wishes: Wishes, recipe: Recipe, started: Parts | None, files: lis
 
 def _framed(tokenizer: Tokenizer, recipe: Recipe) -> Tokenizer:
     """With the tokens around a text that the recipe's model reads."""
+    if "span" in recipe.objectives:
+        tokenizer = with_sentinels(tokenizer)
     if recipe.tokenizer.template == "end":
         return framed(tokenizer, "end")
     return with_cls(tokenizer, BACKBONES[recipe.backbone.get("kind", "encoder")][0].cls_last)

@@ -47,6 +47,7 @@ class EncoderDecoderConfig:
     bias: bool = True
     embedding_norm: bool = False  # a norm behind the embeddings (BART)
     grow: bool = True  # token vectors are multiplied by √width (Vaswani et al. 2017, section 3.4)
+    tied: bool = True  # the output layer is the token table (not in T5 1.1)
     scaled: bool = True  # scores are divided by √head_size (not in T5)
     dropout: float = 0.1
     attention_dropout: float = 0.1
@@ -127,6 +128,8 @@ class EncoderDecoder(Backbone):
             elif isinstance(module, CrossAttention):
                 for part in module.kv.weight.data.chunk(2):
                     nn.init.xavier_uniform_(part)
+        if config.positions == "relative":  # T5's table is not multiplied when it is read, so it starts large
+            nn.init.normal_(self.tokens.weight)
         with torch.no_grad():  # rows that no id points at are never saved: they must not count in a norm of the table
             self.tokens.weight[config.vocab :] = 0.0
 
@@ -171,7 +174,7 @@ class EncoderDecoder(Backbone):
             rows = Rows(self._scores(0, width, None, batch.outputs.device))
         seen: list[Tensor] | None = [] if maps else None
         mask = source_mask(batch.mask())
-        layers = [self._enter(self.decoder, batch.outputs, 0)]
+        layers = [self._enter(self.decoder, batch.outputs, 0, batch.output_positions)]
         for block in self.decoder.blocks:
             assert isinstance(block, CrossBlock)
             layers.append(block.answer(layers[-1], rows, block.cross.read(read), mask, seen))
@@ -216,12 +219,12 @@ class EncoderDecoder(Backbone):
         after = State(tuple(kept), source=state.source, source_real=state.source_real)
         return Encoded(batch, tuple(layers), maps=tuple(seen or ()), state=after)
 
-    def _enter(self, side: Side, ids: Tensor, first: int) -> Tensor:
+    def _enter(self, side: Side, ids: Tensor, first: int, places: Tensor | None = None) -> Tensor:
         width = ids.shape[1]
         if self.longest is not None and first + width > self.longest:
             what = "tokens of the answer" if side.decoder else "tokens"
             raise SesameError(f"{first + width} {what} do not fit: this model was built for {self.longest}")
-        at = torch.arange(first, first + width, device=ids.device)
+        at = torch.arange(first, first + width, device=ids.device) if places is None else places
         tokens: Tensor = self.tokens(ids)
         return side.enter(tokens * math.sqrt(self.width) if self.config.grow else tokens, at, self.table)
 

@@ -50,6 +50,7 @@ class Batch:
     outputs: Tensor | None = (
         None  # (B, K) what a decoder reads: the wanted text, one place to the right, padded at its end
     )
+    output_positions: Tensor | None = None  # like outputs; None: 0, 1, 2 ... in each row
     full: bool = False  # no padding at all: attention needs no mask
     real: Real | None = None
     targets: dict[str, Targets] = field(default_factory=dict)

@@ -74,7 +74,7 @@ def hold_out(store: Store, seed: int, share: float | None = None) -> tuple[Part,
 
 @dataclass(frozen=True)
 class Specials:
-    cls: int
+    cls: int | None  # None: rows begin with their text
     sep: int
     pad: int
 
@@ -100,7 +100,8 @@ class Packer:
         self.short, self.words, self.fixed = short, words, fixed
         self.tokens, self.units = part.store.tokens, part.store.word_starts if units is None else units
         self.two = kind in ("pairs", "orders")  # A and B
-        self.body = length - (3 if self.two else 4 if kind == "translations" else 2)
+        self.front = int(specials.cls is not None)
+        self.body = length - self.front - (2 if self.two else 3 if kind == "translations" else 1)
         if self.body < 2:
             raise SesameError(f"length {length} leaves no room for text; choose at least 8")
         if kind == "pairs" and len(part.documents) < 2:
@@ -252,11 +253,12 @@ class Packer:
         ends = np.cumsum(spans)
         row_first = np.searchsorted(pieces.row, np.arange(size), side="left")
         before = ends - spans
-        within = before - before[row_first][pieces.row] + 1  # 1: room for [CLS]
-        lengths = np.add.reduceat(spans, row_first) + 1
+        within = before - before[row_first][pieces.row] + self.front  # room for [CLS]
+        lengths = np.add.reduceat(spans, row_first) + self.front
         width = self.length if self.fixed else int(lengths.max())
         ids = np.full((size, width), self.specials.pad, dtype=np.int64)
-        ids[:, 0] = self.specials.cls
+        if self.specials.cls is not None:
+            ids[:, 0] = self.specials.cls
         place = pieces.row * width + within
         ids.reshape(-1)[place + pieces.length] = self.specials.sep
         inside = np.arange(int(pieces.length.sum())) - np.repeat(

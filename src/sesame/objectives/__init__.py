@@ -11,11 +11,14 @@ from sesame.errors import SesameError
 from sesame.objectives.base import Objective, Term, Together, Vocab
 from sesame.objectives.clm import CausalLM, CausalLMConfig
 from sesame.objectives.decoder_head import DecoderHead
+from sesame.objectives.denoise import DenoiseConfig, Denoising
+from sesame.objectives.mass import MaskedSpan, MassConfig
 from sesame.objectives.mlm import MaskedLM, MaskedLMConfig, MaskedLMHead
 from sesame.objectives.pair import DialogueConfig, NextSentenceConfig, PairHead, PairLabel, SentenceOrderConfig
 from sesame.objectives.plm import PermutationLM, PermutationLMConfig, TableHead
 from sesame.objectives.rtd import Replaced, ReplacedConfig, ReplacedHead
 from sesame.objectives.seq2seq import Seq2Seq, Seq2SeqConfig
+from sesame.objectives.span import SpanConfig, SpanCorruption
 
 CONFIGS: dict[str, type[Any]] = {
     "mlm": MaskedLMConfig,
@@ -26,6 +29,9 @@ CONFIGS: dict[str, type[Any]] = {
     "rtd": ReplacedConfig,
     "plm": PermutationLMConfig,
     "seq2seq": Seq2SeqConfig,
+    "span": SpanConfig,
+    "denoise": DenoiseConfig,
+    "mass": MassConfig,
 }
 
 
@@ -88,17 +94,37 @@ def _plm(config: PermutationLMConfig, backbone: Backbone, vocab: Vocab) -> Objec
 
 
 def _seq2seq(config: Seq2SeqConfig, backbone: Backbone, vocab: Vocab) -> Objective:
-    head = DecoderHead(*_only_answers("seq2seq", backbone), bias="fixed")
-    return Seq2Seq("seq2seq", head, vocab.roles["cls"], vocab.roles["pad"], config.smoothing, config.weight)
+    head, roles = _decoder_head("seq2seq", backbone), vocab.roles
+    return Seq2Seq("seq2seq", head, roles["cls"], roles["pad"], config.smoothing, config.weight)
 
 
-def _only_answers(name: str, backbone: Backbone) -> tuple[int, int]:
-    """Width and vocabulary of a backbone that answers."""
+def _span(config: SpanConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    pad = vocab.roles["pad"]  # T5's decoder begins with it
+    corruption = SpanCorruption(config, vocab.sentinels, pad, vocab.front, backbone.longest)
+    return Seq2Seq("span", _decoder_head("span", backbone), pad, pad, weight=config.weight, corruption=corruption)
+
+
+def _denoise(config: DenoiseConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    head, roles = _decoder_head("denoise", backbone), vocab.roles
+    corruption = Denoising(config, vocab, vocab.stops, vocab.front)
+    return Seq2Seq("denoise", head, roles["sep"], roles["pad"], weight=config.weight, corruption=corruption)
+
+
+def _mass(config: MassConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    head, roles = _decoder_head("mass", backbone), vocab.roles
+    corruption = MaskedSpan(config, vocab)
+    return Seq2Seq("mass", head, roles["cls"], roles["pad"], weight=config.weight, corruption=corruption)
+
+
+def _decoder_head(name: str, backbone: Backbone) -> DecoderHead:
     if not isinstance(backbone, EncoderDecoder):
         raise SesameError(
             f'objectives.{name} needs backbone.kind = "encoder-decoder"; recipes such as transformer have it'
         )
-    return backbone.width, backbone.vocab
+    c = backbone.config
+    if c.positions == "relative":  # T5: a tied table starts large, and has no bias
+        return DecoderHead(c.width, c.vocab, scale=c.width**-0.5 if c.tied else 1.0, tied=c.tied)
+    return DecoderHead(c.width, c.vocab, bias="fixed")
 
 
 BUILDERS: dict[str, Callable[..., Objective]] = {
@@ -110,6 +136,9 @@ BUILDERS: dict[str, Callable[..., Objective]] = {
     "rtd": _rtd,
     "plm": _plm,
     "seq2seq": _seq2seq,
+    "span": _span,
+    "denoise": _denoise,
+    "mass": _mass,
 }
 
 

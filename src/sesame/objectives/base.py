@@ -33,6 +33,9 @@ class Vocab:
 
     size: int
     roles: Mapping[str, int]
+    front: int = 1  # tokens before a text: [CLS], or none
+    sentinels: tuple[int, ...] = ()  # that stand for hidden spans, in their order (T5)
+    stops: tuple[int, ...] = ()  # that end a sentence
 
 
 Beside = tuple[Encoder, dict[str, nn.Module]]

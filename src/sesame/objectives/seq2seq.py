@@ -17,7 +17,7 @@ eps V / (V - 1), no difference that could be measured. The smoothed loss keeps n
 Evaluation reports the plain nll, so that its exponential is the perplexity.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -89,10 +89,14 @@ class Seq2Seq(Objective):
         """
         if self.corruption is None:
             labels = batch.targets[self.name].labels
-            return Batch(**{**batch.__dict__, "outputs": shifted(labels, self.start, self.pad)})
+            return replace(batch, outputs=shifted(labels, self.start, self.pad))
         made = self.corruption(batch)
         outputs = shifted(made.labels, self.start, self.pad) if made.outputs is None else made.outputs
-        found = Batch(made.ids, made.lengths, keys=batch.keys, outputs=outputs, full=made.full, targets=batch.targets)
+        at = None if made.at is None else (made.at - 1).clamp(min=0)
+        found = Batch(
+            made.ids, made.lengths, keys=batch.keys, outputs=outputs, output_positions=at, full=made.full,
+            targets=batch.targets,
+        )  # fmt: skip
         return found.with_targets(**{self.name: Targets(made.labels, made.at)})
 
     def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:

@@ -80,7 +80,9 @@ def _inputs(tokenizer: Tokenizer, texts: Sequence[str], voice: Voice, longest: i
         long = [number for number, ids in enumerate(inputs) if len(ids) > longest]
         if long:
             lines = ", ".join(str(number + 1) for number in long[:5]) + (" ..." if len(long) > 5 else "")
-            say(f"{len(long)} of {len(texts)} sources have more than {longest} tokens; their ends are not read: {lines}")
+            say(
+                f"{len(long)} of {len(texts)} sources have more than {longest} tokens; their ends are not read: {lines}"
+            )
         inputs = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in inputs]
     elif longest is not None:
         for number, ids in enumerate(inputs, 1):

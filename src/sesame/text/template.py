@@ -14,6 +14,8 @@ from sesame.text.tokenizer import Tokenizer
 
 Template = Literal["bert", "xlnet", "end"]
 TEMPLATES = {"bert": bert_template, "xlnet": xlnet_template, "end": end_template}
+SENTINEL = "<extra_id_{}>"
+SENTINELS = 100
 
 
 def put_around(backend: Backend, template: Template, cls: str, sep: str) -> None:
@@ -35,4 +37,13 @@ def framed(tokenizer: Tokenizer, template: Template) -> Tokenizer:
     tokenizer.id("cls"), tokenizer.id("sep")  # one sentence if there are none
     backend = Backend.from_str(tokenizer.backend.to_str())
     put_around(backend, template, tokenizer.roles["cls"], tokenizer.roles["sep"])
+    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, name=tokenizer.name)
+
+
+def with_sentinels(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer with T5's tokens for hidden spans behind its pieces, if it has none yet."""
+    if tokenizer.backend.token_to_id(SENTINEL.format(0)) is not None:
+        return tokenizer
+    backend = Backend.from_str(tokenizer.backend.to_str())
+    backend.add_special_tokens([SENTINEL.format(number) for number in range(SENTINELS)])
     return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, name=tokenizer.name)
