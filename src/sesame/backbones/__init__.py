@@ -4,11 +4,13 @@ from typing import Any
 
 from sesame.backbones.base import Backbone, Encoded, State
 from sesame.backbones.encoder import Encoder, EncoderConfig
+from sesame.backbones.transformer_xl import TransformerXL, TransformerXLConfig
 from sesame.backbones.xlnet import XLNet, XLNetConfig
 
 BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may name
     "encoder": (Encoder, EncoderConfig),
     "xlnet": (XLNet, XLNetConfig),
+    "transformer-xl": (TransformerXL, TransformerXLConfig),
 }
 
 
@@ -25,6 +27,8 @@ __all__ = [
     "Encoder",
     "EncoderConfig",
     "State",
+    "TransformerXL",
+    "TransformerXLConfig",
     "XLNet",
     "XLNetConfig",
     "build_backbone",
