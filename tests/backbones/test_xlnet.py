@@ -12,7 +12,7 @@ from sesame.backbones.xlnet import Order
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
-from sesame.nn.attention.two_stream import shift
+from sesame.nn.attention.relative import shift
 from sesame.nn.positions import relative_sinusoids
 
 
@@ -38,12 +38,12 @@ def near(found: Tensor, wanted: Tensor, tolerance: float = 1e-11) -> None:
 
 def test_shift_is_its_definition() -> None:
     x = torch.randn(2, 3, 5, 4 + 2 * 5)
-    whole, at = shift(x, 5), torch.tensor([[4, 0], [2, 2]])
+    whole, at = shift(x, 9), torch.tensor([[4, 0], [2, 2]])
     assert whole.shape == (2, 3, 5, 9)
     for i in range(5):
         for j in range(9):
             assert torch.equal(whole[:, :, i, j], x[:, :, i, 5 - i + j])
-    picked = shift(x[:, :, :2], 5, at)
+    picked = shift(x[:, :, :2], 9, at)
     for row in range(2):
         for slot in range(2):
             first = 5 - int(at[row, slot])

@@ -5,12 +5,14 @@ from typing import Any
 from sesame.backbones.base import Backbone, Encoded, State
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from sesame.backbones.transformer_xl import TransformerXL, TransformerXLConfig
 from sesame.backbones.xlnet import XLNet, XLNetConfig
 
 BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may name
     "encoder": (Encoder, EncoderConfig),
     "encoder-decoder": (EncoderDecoder, EncoderDecoderConfig),
     "xlnet": (XLNet, XLNetConfig),
+    "transformer-xl": (TransformerXL, TransformerXLConfig),
 }
 
 
@@ -29,6 +31,8 @@ __all__ = [
     "EncoderDecoder",
     "EncoderDecoderConfig",
     "State",
+    "TransformerXL",
+    "TransformerXLConfig",
     "XLNet",
     "XLNetConfig",
     "build_backbone",

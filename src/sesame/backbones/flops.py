@@ -19,6 +19,7 @@ from torch import nn
 from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
 from sesame.backbones.smaller import smaller
+from sesame.backbones.transformer_xl import TransformerXLConfig
 from sesame.backbones.xlnet import XLNetConfig
 from sesame.nn.embeddings import padded_vocab
 from sesame.nn.feedforward import GATED
@@ -46,7 +47,7 @@ class Work:
     )
     pair: bool = False  # the head on [CLS] of next-sentence prediction
     generator: Generator | None = None  # runs before; then a head tells at every place whether the token was replaced
-    part: int = 0  # XLNet: the row is passed in parts of so many tokens; 0: whole
+    part: int = 0  # XLNet, Transformer-XL: the row is passed in parts of so many tokens; 0: whole
     both: bool = False  # XLNet: some rows are read from their end
     answer: float = 1.0  # an encoder-decoder: places of the decoder for each of the source
     rows: int = 0  # that are passed together; 0: so many that what is done once for all of them does not count
@@ -216,8 +217,34 @@ def _encoder_decoder(c: EncoderDecoderConfig, work: Work) -> Cost:
     return Cost(c.depth * reading + depth * telling + answer * width * rows, kept)
 
 
+def _transformer_xl(c: TransformerXLConfig, work: Work) -> Cost:
+    """A row goes through in parts of l tokens, each with the M remembered before it. Of the present tokens one place looks at
+    (l + 1) / 2 on average; a score needs two products, with the key and with the distance:
+
+    products = sum over parts of  depth ( 2 (M + l) D D + far + l (2 D D + 3 S D + 2 D F) )  +  restored D V
+    S = M + (l + 1) / 2         far = (M + l + 1) D D, once for all rows, and without a product for constants backward
+
+    What is masked is computed all the same, here and in the authors' code, but need not be. Kept are, per key and layer, its
+    input and keys and values, 3 D; per place what a block of XLNet keeps, whose query has one bias less.
+    """
+    width, inner, drops = c.width, c.inner or 4 * c.width, c.dropout > 0
+    products, kept, memory = 0.0, work.length * width * (1 + drops), 0
+    for begin in range(0, work.length, work.part or work.length):
+        length = min(work.part or work.length, work.length - begin)
+        keys, looked = memory + length, memory + (length + 1) / 2
+        once = (keys + 1) * width * width * 2 / PASSES / work.rows if work.rows else 0
+        each = 2 * width * width + 3 * looked * width + 2 * width * inner
+        products += c.depth * (2 * keys * width * width + once + length * each)
+        maps = c.heads * keys * (3 if c.attention_dropout > 0 else 2)
+        kept += c.depth * (3 * keys * width + length * ((6 + 2 * drops) * width + (2 + 2 * drops) * inner + maps))
+        memory = min(keys, c.memory or keys)
+    rows = padded_vocab(c.vocab)
+    return Cost(products + work.restored * width * rows, kept + work.restored * (width + 2 * rows))
+
+
 FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     EncoderConfig: _encoder,
     EncoderDecoderConfig: _encoder_decoder,
     XLNetConfig: _xlnet,
+    TransformerXLConfig: _transformer_xl,
 }

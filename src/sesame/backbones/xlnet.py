@@ -21,16 +21,18 @@ import torch
 from torch import Tensor, nn
 
 from sesame.backbones.base import Backbone, Encoded, State, check_shape
+from sesame.backbones.memory import behind, keep, real_places, remembered
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
-from sesame.nn.add_norm import add_norm
 from sesame.nn.attention.multihead import take
-from sesame.nn.attention.two_stream import Keys, RelativeAttention, Sight
+from sesame.nn.attention.relative import Sight
+from sesame.nn.attention.two_stream import TwoStreamAttention
 from sesame.nn.dropout import Dropout
 from sesame.nn.embeddings import padded_vocab
 from sesame.nn.feedforward import FeedForward
 from sesame.nn.init import bert_init
 from sesame.nn.positions import relative_sinusoids
+from sesame.nn.relative_block import RelativeBlock
 
 
 @dataclass(frozen=True)
@@ -68,22 +70,11 @@ class Order:
     at: Tensor  # (B, K)
 
 
-class XLNetBlock(nn.Module):
-    """LN(x + attention), then LN(x + feed-forward), for either stream."""
-
-    def __init__(self, c: XLNetConfig) -> None:
-        super().__init__()
-        self.attention = RelativeAttention(c.width, c.heads, c.dropout, c.attention_dropout, c.init)
-        self.feedforward = FeedForward(c.width, c.inner or 4 * c.width, c.activation, True, c.dropout)
-        self.attention_norm = nn.LayerNorm(c.width, eps=c.eps)
-        self.feedforward_norm = nn.LayerNorm(c.width, eps=c.eps)
-
-    def forward(self, x: Tensor, keys: Keys, sight: Sight, maps: list[Tensor] | None = None) -> Tensor:
-        attention, feedforward = self.attention, self.feedforward
-        heads = attention(x, keys, sight, maps)
-        x = add_norm(attention.out, heads, x, attention.dropout.now(), self.attention_norm)
-        inner = feedforward.dropout(feedforward.inner(x))  # also here, in the authors' code
-        return add_norm(feedforward.down, inner, x, feedforward.dropout.now(), self.feedforward_norm)
+def _block(c: XLNetConfig) -> RelativeBlock:
+    attention = TwoStreamAttention(c.width, c.heads, c.dropout, c.attention_dropout, c.init)
+    return RelativeBlock(
+        attention, FeedForward(c.width, c.inner or 4 * c.width, c.activation, True, c.dropout), c.width, c.eps
+    )
 
 
 class XLNet(Backbone):
@@ -95,7 +86,7 @@ class XLNet(Backbone):
         self.config, self.width, self.vocab, self.depth = config, config.width, config.vocab, config.depth
         self.tokens = nn.Embedding(padded_vocab(config.vocab), config.width)
         self.asking = nn.Parameter(torch.empty(config.width).normal_(std=config.init))  # the query stream at its start
-        self.blocks = nn.ModuleList(XLNetBlock(config) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(_block(config) for _ in range(config.depth))
         self.dropout = Dropout(config.dropout)
         self.apply(bert_init(config.init))
         with torch.no_grad():  # rows that no id points at are never saved: they must not count in a norm of the table
@@ -116,7 +107,7 @@ class XLNet(Backbone):
         for module in self.modules():
             if isinstance(module, Dropout):
                 module.rate = self.config.dropout if rate is None else rate
-            elif isinstance(module, RelativeAttention):
+            elif isinstance(module, TwoStreamAttention):
                 module.rate = self.config.attention_dropout if rate is None else rate
 
     def token_table(self) -> Tensor:
@@ -145,9 +136,8 @@ class XLNet(Backbone):
         g = None if order is None else self.dropout(self.asking.expand(*order.at.shape, -1))
         for number, block in enumerate(self.blocks):
             h = layers[-1]
-            assert isinstance(block, XLNetBlock)
-            known = h if state is None else torch.cat([state.layers[number].to(h.dtype), h], dim=1)
-            keys = block.attention.keys(known, far.to(h.dtype), which)
+            assert isinstance(block, RelativeBlock)
+            keys = block.attention.keys(behind(state, number, h), far.to(h.dtype), which)
             if g is not None:
                 assert query is not None
                 g = block(g, keys, query)
@@ -164,7 +154,7 @@ class XLNet(Backbone):
 
         Shape: (1 or 2, M + 2L, D).
         """
-        known = length + (0 if state is None else state.layers[0].shape[1])
+        known = length + remembered(state)
         table = self.token_table()
         far = relative_sinusoids(known, known + length, self.width, self.config.clamp, table.device).to(table.dtype)
         sine, cosine = far.chunk(2, dim=-1)
@@ -173,9 +163,9 @@ class XLNet(Backbone):
 
     def _content_sight(self, batch: Batch, state: State | None, order: Order | None) -> Sight:
         """Each token sees itself; of the others those that are real and, given an order, not later."""
-        memory = 0 if state is None else state.layers[0].shape[1]
+        memory = remembered(state)
         length = batch.ids.shape[1]
-        visible, real = None, _real(batch, state)
+        visible, real = None, real_places(batch, state)
         if real is not None or order is not None:
             itself = torch.eye(length, dtype=torch.bool, device=batch.ids.device)
             itself = nn.functional.pad(itself, (memory, 0))
@@ -189,42 +179,23 @@ class XLNet(Backbone):
 
     def _query_sight(self, batch: Batch, state: State | None, order: Order, content: Sight) -> Sight:
         """Only what comes earlier; never the token itself."""
-        memory = 0 if state is None else state.layers[0].shape[1]
+        memory = remembered(state)
         visible = _known(order.rank, torch.gather(order.rank, 1, order.at), memory)
-        real = _real(batch, state)
+        real = real_places(batch, state)
         if real is not None:
             visible = visible & real[:, None, :]
         return Sight(visible, _at(content, order.at).differ, order.at)
 
     def _remember(self, inputs: list[Tensor], batch: Batch, state: State | None) -> State:
-        c = self.config
-
-        def keep(old: Tensor | None, new: Tensor) -> Tensor:
-            new = new[:, : c.reuse] if c.reuse else new
-            new = new if old is None else torch.cat([old.to(new.dtype), new], dim=1)
-            return (new[:, -c.memory :] if c.memory else new).detach()
-
+        memory, reuse, known = self.config.memory, self.config.reuse, remembered(state)
         before = state.layers if state is not None else (None,) * len(inputs)
-        layers = tuple(keep(old, new) for old, new in zip(before, inputs, strict=True))
-        real = _real(batch, state)
-        memory = 0 if state is None else state.layers[0].shape[1]
+        layers = tuple(keep(old, new, memory, reuse) for old, new in zip(before, inputs, strict=True))
+        real = real_places(batch, state)
         return State(
             layers,
-            None if real is None else keep(real[:, :memory], real[:, memory:]),
-            None if batch.segments is None else keep(_segments(batch, state)[:, :memory], batch.segments),
+            None if real is None else keep(real[:, :known], real[:, known:], memory, reuse),
+            None if batch.segments is None else keep(_segments(batch, state)[:, :known], batch.segments, memory, reuse),
         )
-
-
-def _real(batch: Batch, state: State | None) -> Tensor | None:
-    """Where memory and batch hold tokens, (B, M + L); None: everywhere."""
-    here = batch.mask()
-    if state is None:
-        return here
-    if here is None and state.real is None:
-        return None
-    shape = (batch.size, state.layers[0].shape[1])
-    before = torch.ones(shape, dtype=torch.bool, device=batch.ids.device) if state.real is None else state.real
-    return torch.cat([before, torch.ones_like(batch.ids, dtype=torch.bool) if here is None else here], dim=1)
 
 
 def _segments(batch: Batch, state: State | None) -> Tensor:
@@ -232,7 +203,7 @@ def _segments(batch: Batch, state: State | None) -> Tensor:
     assert batch.segments is not None
     if state is None:
         return batch.segments
-    before = batch.segments.new_zeros(batch.size, state.layers[0].shape[1])
+    before = batch.segments.new_zeros(batch.size, remembered(state))
     return torch.cat([before if state.segments is None else state.segments, batch.segments], dim=1)
 
 

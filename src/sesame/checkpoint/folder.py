@@ -3,8 +3,8 @@
     config.json  model.safetensors  tokenizer.json  tokenizer_config.json  special_tokens_map.json  README.md  sesame.toml
 
 A family that transformers knows is written under its names, so `AutoModel.from_pretrained(folder)` works as it is; which one,
-where several fit, is said in `hf/__init__.py`. An encoder that it has no class for is written under ours, with
-`"model_type": "sesame"`.
+where several fit, is said in `hf/__init__.py`. A model that it has no class for is written under ours, with
+`"model_type": "sesame"` and its settings under the name of its backbone.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sesame.backbones import Backbone, EncoderConfig, XLNetConfig, build_backbone
+from sesame.backbones import BACKBONES, Backbone, EncoderConfig, TransformerXLConfig, XLNetConfig, build_backbone
 from sesame.checkpoint.hf import FAMILIES, find_family
 from sesame.checkpoint.names import Row, export_state, import_state
 from sesame.checkpoint.tasks import OURS, describe, leading, read_tasks
 from sesame.checkpoint.weights import read_weights
-from sesame.config import build, dump_toml
+from sesame.config import build, dump_toml, unknown
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json, write_whole
 from sesame.objectives import MaskedLMHead, PairHead, ReplacedHead
@@ -68,8 +68,7 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
     specials = {} if parts.tokenizer is None else special_ids(parts.tokenizer)
     if family is None:
         named = {name: row.contiguous() for name, row in state.items()}
-        described: dict[str, Any] = {"model_type": OWN, "architectures": ["SesameEncoder"], "encoder": asdict(config)}
-        described |= describe(parts.tasks, None) | specials
+        described = _own(config) | describe(parts.tasks, None) | specials
     else:
         _, module = family
         lead = leading(parts.tasks, module)
@@ -91,6 +90,19 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
     write_whole(folder / "README.md", card or "# A model made with Sesame\n")
     if recipe is not None:
         write_whole(folder / "sesame.toml", dump_toml(recipe))
+
+
+def _own(config: Any) -> dict[str, Any]:
+    kind = next(name for name, (_, made) in BACKBONES.items() if made is type(config))
+    architecture = f"Sesame{BACKBONES[kind][0].__name__}"
+    return {"model_type": OWN, "architectures": [architecture], "backbone": kind, kind: asdict(config)}
+
+
+def _own_config(found: Mapping[str, Any], place: str) -> Any:
+    kind = found.get("backbone", "encoder")
+    if kind not in BACKBONES:
+        raise SesameError(unknown(str(kind), BACKBONES, place, "backbone"))
+    return build(BACKBONES[kind][1], found.get(kind, {}), place)
 
 
 def wanted_family(parts: Parts) -> str:
@@ -142,7 +154,7 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
         raise SesameError(f"{folder / 'config.json'}: holds no table of settings; copy the file again")
     kind = found.get("model_type") or _old_model_type(found, folder)
     if kind == OWN:
-        config = build(EncoderConfig, found.get("encoder", {}), str(folder / "config.json"))
+        config = _own_config(found, str(folder / "config.json"))
         parts = _fill(build_backbone(config), read_weights(folder), None, found, folder, more)
     elif kind in FAMILIES:
         module = FAMILIES[kind]
@@ -254,8 +266,13 @@ def _names(
     return found, table + [Row(name.removeprefix(OURS), (name,)) for name in kept]
 
 
-def _pretrained_heads(config: EncoderConfig | XLNetConfig, own_table: bool, plain: bool) -> dict[str, nn.Module]:
+def _pretrained_heads(
+    config: EncoderConfig | XLNetConfig | TransformerXLConfig, own_table: bool, plain: bool
+) -> dict[str, nn.Module]:
     """Every head that pre-training may leave behind; those that a file does not hold are dropped later."""
+    if isinstance(config, TransformerXLConfig):
+        width, vocab = config.width, config.vocab
+        return {"mlm": MaskedLMHead(width, width, vocab, config.activation, config.eps, not own_table, plain)}
     if isinstance(config, XLNetConfig):
         return {
             "plm": TableHead(config.width, config.vocab, tied=not own_table),

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sesame.backbones import Backbone, Encoder, EncoderDecoder, XLNet
+from sesame.backbones import Backbone, Encoder, EncoderDecoder, TransformerXL, XLNet
 from sesame.errors import SesameError
 from sesame.objectives.base import Objective, Term, Together, Vocab
 from sesame.objectives.clm import CausalLM, CausalLMConfig
@@ -44,6 +44,13 @@ def _mlm(config: MaskedLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
 
 
 def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    if isinstance(backbone, TransformerXL):
+        c = backbone.config
+        return CausalLM(config, MaskedLMHead(c.width, c.width, c.vocab, c.activation, c.eps, plain=config.plain))
+    if config.part:
+        raise SesameError(
+            'objectives.clm.part needs a backbone that remembers; set backbone.kind = "transformer-xl", or leave part out'
+        )
     if not (isinstance(backbone, Encoder) and backbone.config.causal):
         raise SesameError(
             "left-to-right language modelling needs a backbone that does not look ahead; set backbone.causal=true"
@@ -54,7 +61,8 @@ def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
 def _only_encoder(name: str, backbone: Backbone) -> Encoder:
     if not isinstance(backbone, Encoder):
         raise SesameError(
-            f'objectives.{name} needs backbone.kind = "encoder"; an XLNet learns by objectives.plm (recipe xlnet)'
+            f'objectives.{name} needs backbone.kind = "encoder"; an XLNet learns by objectives.plm (recipe xlnet), '
+            "a Transformer-XL by objectives.clm (recipe transformer-xl)"
         )
     return backbone
 
@@ -148,6 +156,8 @@ def build(configs: Mapping[str, Any], backbone: Backbone, vocab: Vocab) -> Toget
         raise SesameError("objectives.rtd masks and restores tokens by itself; leave objectives.mlm out")
     if "plm" in configs and len(configs) > 1:
         raise SesameError("objectives.plm runs the model in its own way; leave the other objectives out")
+    if getattr(configs.get("clm"), "part", 0) and len(configs) > 1:
+        raise SesameError("objectives.clm.part reads rows in its own way; leave the other objectives or part out")
     return Together({name: BUILDERS[name](config, backbone, vocab) for name, config in configs.items()})
 
 

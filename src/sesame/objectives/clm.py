@@ -3,11 +3,14 @@
 Paper: Devlin et al. 2018, "BERT", section 5.1, the ablation "LTR & No NSP"; the objective of GPT (Radford et al. 2018).
 Idea: every place, which sees only what stands before it and itself, tells the token that follows.
     loss = - sum over i of log p(x_{i+1} | x_1 ... x_i)
-Needs: a backbone with `causal = true`; any other would look the answer up.
+Needs: a backbone with `causal = true`; any other would look the answer up. `part` needs one that remembers: a row is then
+read in parts of so many tokens, the states of the earlier ones being the memory of the next, without gradient (Dai et al.
+2019, Transformer-XL).
 Targets: "clm", labels (B, L): the next token of the row, separators too; none at the last real place and behind it.
 Relations: `mlm` sees both sides but learns from 15 % of the places; this learns from all of them. The head is that of `mlm`,
 and the checkpoint keeps it under that name, so that one can go on from the other.
-Unusual: nothing is corrupted, so an epoch repeats its inputs.
+Unusual: nothing is corrupted, so an epoch repeats its inputs. Memory lives within a row and not, as the authors have it, from
+batch to batch: each step stays a pure function of its number, see `plm`. For a longer memory take longer rows.
 """
 
 from dataclasses import dataclass
@@ -15,8 +18,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones import Backbone, Encoded
+from sesame.backbones import Backbone, Encoded, TransformerXL
+from sesame.backbones.transformer_xl import in_parts
 from sesame.data.batch import IGNORE, Batch, Targets
+from sesame.errors import SesameError
 from sesame.objectives.base import Objective, Term
 from sesame.objectives.mlm import MaskedLMHead, token_term
 
@@ -25,12 +30,18 @@ from sesame.objectives.mlm import MaskedLMHead, token_term
 class CausalLMConfig:
     weight: float = 1.0
     plain: bool = False  # as in `mlm`
+    part: int = 0  # tokens at a time, with a memory of those before; 0: a row at once
+
+    def __post_init__(self) -> None:
+        if self.part < 0:
+            raise SesameError(f"objectives.clm.part is {self.part}; it is a number of tokens, or 0 for whole rows")
 
 
 class CausalLM(Objective):
     def __init__(self, config: CausalLMConfig, head: MaskedLMHead) -> None:
         super().__init__()
         self.config, self.head, self.weight = config, head, config.weight
+        self.own_pass = config.part > 0
 
     def heads(self) -> dict[str, nn.Module]:
         return {"mlm": self.head}
@@ -44,6 +55,15 @@ class CausalLM(Objective):
     def looks_at(self, batch: Batch) -> Tensor | None:
         return None
 
+    def forward(self, backbone: Backbone, batch: Batch) -> list[Term]:
+        if not self.own_pass:
+            return super().forward(backbone, batch)
+        assert isinstance(backbone, TransformerXL)
+        return [self._term(torch.cat(list(in_parts(backbone, batch.ids, self.config.part)), dim=1), batch, backbone)]
+
     def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
-        labels = encoded.batch.targets["clm"].labels
-        return [token_term("clm", self.head, backbone.token_table(), encoded.last.flatten(0, 1), labels.flatten())]
+        return [self._term(encoded.last, encoded.batch, backbone)]
+
+    def _term(self, hidden: Tensor, batch: Batch, backbone: Backbone) -> Term:
+        labels = batch.targets["clm"].labels
+        return token_term("clm", self.head, backbone.token_table(), hidden.flatten(0, 1), labels.flatten())

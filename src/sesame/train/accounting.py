@@ -117,7 +117,7 @@ def work_of(objectives: Mapping[str, Any], length: int, progress: float | None =
         config = objectives["rtd"]
         generator = Generator(config.generator_width, config.generator_depth, config.rate)
         return Work(length, None, pair, generator)
-    return Work(length, masked, pair)
+    return Work(length, masked, pair, part=getattr(objectives.get("clm"), "part", 0))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ A family's file has
 
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 from sesame.backbones import EncoderConfig, XLNetConfig
 from sesame.checkpoint.hf import albert, bert, distilbert, electra, ernie, esm, modernbert, roberta, xlm, xlnet
@@ -33,9 +34,7 @@ FAMILIES: dict[str, ModuleType] = {
 }
 
 
-def find_family(
-    config: EncoderConfig | XLNetConfig, heads: set[str], wanted: str = "", plain: bool = False
-) -> tuple[str, ModuleType] | None:
+def find_family(config: Any, heads: set[str], wanted: str = "", plain: bool = False) -> tuple[str, ModuleType] | None:
     """The model type that computes exactly what this encoder computes, if transformers has one.
 
     It computes the same if its config.json, read back, gives the same encoder. Where several do, this decides: the
@@ -45,6 +44,8 @@ def find_family(
     """
     if isinstance(config, XLNetConfig):  # it has no relatives: all of its settings have a place in its own file
         return ("xlnet", xlnet) if xlnet.family(config, heads) else None
+    if not isinstance(config, EncoderConfig):
+        return None
     first = [FAMILIES[wanted]] if wanted in FAMILIES else []
     first += [electra] if "rtd" in heads else []
     for module in dict.fromkeys([*first, *(module for module in FAMILIES.values() if module is not xlnet)]):
