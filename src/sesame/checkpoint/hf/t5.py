@@ -68,9 +68,9 @@ def write_config(config: EncoderDecoderConfig, heads: set[str], task: str | None
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderDecoderConfig:
     """Defaults are those of transformers' `T5Config`."""
-    demand(found, {"is_encoder_decoder": True, "is_decoder": False}, place)
     if "T5EncoderModel" in (found.get("architectures") or []):
         raise SesameError(f"{place}: T5EncoderModel is an encoder only; save the whole model, as T5Model")
+    demand(found, {"is_encoder_decoder": True, "is_decoder": False}, place)
     act = found.get("feed_forward_proj", "relu")
     if act not in READ_ACTIVATIONS:
         listed = ", ".join(sorted(READ_ACTIVATIONS))
