@@ -308,9 +308,55 @@ def test_speech_of_older_folders(tmp_path: Path) -> None:
         del found[key]
     (tmp_path / "config.json").write_text(json.dumps(found))
     assert load_parts(tmp_path).speech == speech  # what the family means when nothing is said
+    made("mbart", "plain").save_pretrained(tmp_path / "m")
+    assert load_parts(tmp_path / "m").speech.start == (0,)  # type: ignore[union-attr]
+    change(tmp_path, decoder_start_token_id=[5, 6])
+    with pytest.raises(SesameError, match="decoder_start_token_id names 2 tokens"):
+        load_parts(tmp_path)
     (tmp_path / "generation_config.json").write_text("[]")
     with pytest.raises(SesameError, match="holds no table of settings"):
         load_parts(tmp_path)
+
+
+def greedy(parts: Parts, batch: Batch, most: int) -> list[list[int]]:
+    """The likeliest token again and again, by what the folder says of beginning and end."""
+    speech = parts.speech
+    assert speech is not None
+    parts.backbone.eval()
+    voice, rows = speaker(parts), []
+    for row in range(batch.size):
+        ids = batch.ids[row : row + 1, : int(batch.lengths[row])]
+        heard = voice.begin(Batch(ids, batch.lengths[row : row + 1], outputs=torch.tensor([speech.start])))
+        said = [*speech.start]
+        for step in range(most):
+            logits = heard.logits[0].clone()
+            logits[[word for (word,) in speech.banned]] = -torch.inf
+            forced = speech.first if step == 0 else speech.last if step == most - 1 else None
+            said.append(int(logits.argmax()) if forced is None else forced)
+            if said[-1] in speech.end:
+                break
+            heard = voice.next(torch.tensor(said[-1:]), heard.memory)
+        rows.append(said)
+    return rows
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_answers_begin_and_end_as_there(family: str, seed: int, tmp_path: Path) -> None:
+    made(family, "plain", seed=seed).save_pretrained(tmp_path / "theirs")
+    said = {"decoder_start_token_id": 5, "pad_token_id": 1, "eos_token_id": [7 * n + 1 for n in range(3, 13)]}
+    said |= {"forced_eos_token_id": 8, "bad_words_ids": [[word] for word in range(9, 30)]}
+    said |= {"forced_bos_token_id": 44} if family == "mbart" else {}
+    (tmp_path / "theirs" / "generation_config.json").write_text(json.dumps(said))
+    parts = load_parts(tmp_path / "theirs")
+    batch, _, given = inputs(97, seed=seed)
+    found = greedy(parts, batch, 8)
+    model = sinusoids_of_32_bits(AUTO.from_pretrained(saved(parts, tmp_path / "ours")))
+    asked = {name: given[name] for name in ("input_ids", "attention_mask")}
+    wanted = model.generate(**asked, max_length=9, num_beams=1, do_sample=False)
+    for row, ids in zip(found, wanted.tolist(), strict=True):
+        assert row == ids[: len(row)]
+        assert set(ids[len(row) :]) <= {1}
 
 
 OWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

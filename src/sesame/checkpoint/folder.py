@@ -167,7 +167,7 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
         known = ", ".join(sorted(FAMILIES))
         raise SesameError(f"{folder / 'config.json'}: models of type {kind!r} do not open here yet; known are {known}")
     if speaking(parts.heads):
-        silent = getattr(FAMILIES.get(kind), "SILENT", None)
+        silent = {} if kind == OWN else FAMILIES[kind].SILENT[kind]
         parts.speech = read_speech(folder, found, isinstance(parts.backbone, EncoderDecoder), silent)
     if tokenizer:
         parts.tokenizer = _tokenizer(folder, config.vocab)

@@ -46,29 +46,29 @@ class Speech:
     pad: int | None = None
     first: int | None = None  # an answer must begin with it (the language in mBART)
     last: int | None = None  # an answer that grew too long must end with it
-    banned: tuple[tuple[int, ...], ...] = ()  # never said (Marian's padding)
+    banned: tuple[tuple[int, ...], ...] = ()  # never said (Marian's padding); an end never is among them, as there
     more: Mapping[str, Any] = field(default_factory=dict)  # settings of the search under their names, kept as they are
 
 
-def read_speech(
-    folder: Path, config: Mapping[str, Any], answers: bool, silent: Mapping[str, Any] | None = None
-) -> Speech:
+def read_speech(folder: Path, config: Mapping[str, Any], answers: bool, silent: Mapping[str, Any]) -> Speech:
     """From a folder's files. `answers`: there is a source; `silent`: what the family means when the files say nothing."""
     beside = read_json(folder / FILE) if (folder / FILE).is_file() else None
     if beside is not None and not isinstance(beside, dict):
         raise SesameError(f"{folder / FILE}: holds no table of settings; copy the file again")
-    said = {**(silent or {}), **_told(config), **_told(beside or {})}
+    said = {**silent, **_told(config), **_told(beside or {})}
     forced = config if beside is None else beside
     place = str(folder / (FILE if beside is not None else "config.json"))
     try:
-        start = _numbers(said.get("decoder_start_token_id", said.get("bos_token_id"))) if answers else ()
+        start = _one(said, "decoder_start_token_id" if "decoder_start_token_id" in said else "bos_token_id", place)
+        end = _numbers(said.get("eos_token_id"))
+        banned = (_numbers(words) for words in forced.get("bad_words_ids") or ())
         return Speech(
-            start=tuple(_own_start(config)) or start if answers else (),
-            end=_numbers(said.get("eos_token_id")),
+            start=_own_start(config) or _numbers(start) if answers else (),
+            end=end,
             pad=None if said.get("pad_token_id") is None else int(said["pad_token_id"]),
             first=_one(forced, "forced_bos_token_id", place),
             last=_one(forced, "forced_eos_token_id", place),
-            banned=tuple(_numbers(words) for words in forced.get("bad_words_ids") or ()),
+            banned=tuple(words for words in banned if not (len(words) == 1 and words[0] in end)),
             more=_more(config, beside),
         )
     except (TypeError, ValueError) as error:
@@ -92,10 +92,10 @@ def _one(found: Mapping[str, Any], key: str, place: str) -> int | None:
     return numbers[0] if numbers else None
 
 
-def _own_start(config: Mapping[str, Any]) -> list[int]:
+def _own_start(config: Mapping[str, Any]) -> tuple[int, ...]:
     """Several first tokens have no place in Hugging Face's files."""
     own = config.get("sesame")
-    return list(own.get("start", ())) if isinstance(own, Mapping) else []
+    return _numbers(own.get("start")) if isinstance(own, Mapping) else ()
 
 
 def _more(config: Mapping[str, Any], beside: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _tokens(speech: Speech) -> dict[str, Any]:
         "forced_bos_token_id": speech.first,
         "forced_eos_token_id": speech.last,
     }
-    return {key: value for key, value in found.items() if value is not None or key in OURS[1:]}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def speaker(parts: "Parts") -> BackboneSpeaker:

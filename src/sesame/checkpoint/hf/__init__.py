@@ -10,7 +10,7 @@ A family's file has
     SQUEEZE                            what ends the pooler of these classes, if it is not tanh
 and one whose models speak also
     HEAD                               the name of its output layer here
-    SILENT                             the tokens that it begins and ends with, where no file says them
+    SILENT                             by model type: the tokens that begin and end answers, where no file says them
     holds(head, config)                whether it computes such an output layer
     read_head, write_head              the output layer from config.json and weights, and what config.json says of it
 """

@@ -20,7 +20,10 @@ from sesame.objectives.decoder_head import DecoderHead
 
 TASKS: tuple[str, ...] = ()
 HEAD = "seq2seq"
-SILENT = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+SILENT = {
+    "bart": {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2},
+    "mbart": {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},  # it starts with a language, which differs
+}
 CLASSES = {"bart": "Bart", "mbart": "MBart"}
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
 UNREAD = 2  # rows before the positions
@@ -37,7 +40,7 @@ def family(config: EncoderDecoderConfig, heads: set[str]) -> str | None:
 def write_config(config: EncoderDecoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
     kind = "bart" if config.order == "post" else "mbart"
     model = CLASSES[kind] + ("ForConditionalGeneration" if HEAD in heads else "Model")
-    return write_halves(config, kind, model) | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    return write_halves(config, kind, model) | SILENT[kind]
 
 
 def write_halves(config: EncoderDecoderConfig, kind: str, model: str) -> dict[str, Any]:
@@ -58,6 +61,7 @@ def write_halves(config: EncoderDecoderConfig, kind: str, model: str) -> dict[st
         "activation_dropout": config.inner_dropout,
         "scale_embedding": config.grow,
         "init_std": config.init,
+        "forced_eos_token_id": None,  # silence would mean 2
         "tie_word_embeddings": True,
     }
     for half in HALVES:

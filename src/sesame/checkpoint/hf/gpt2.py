@@ -23,7 +23,7 @@ from sesame.progress import say
 
 TASKS: tuple[str, ...] = ()
 HEAD = "lm"
-SILENT: dict[str, int] = {}
+SILENT: dict[str, dict[str, int]] = {"gpt2": {}, "openai-gpt": {}}
 MASKS = (".attn.bias", ".attn.masked_bias", "position_ids")
 OUTPUT = "lm_head.weight"
 CLASSES = {"gpt2": ("GPT2Model", "GPT2LMHeadModel"), "openai-gpt": ("OpenAIGPTModel", "OpenAIGPTLMHeadModel")}

@@ -19,7 +19,7 @@ from sesame.checkpoint.names import Row
 __all__ = ["HEAD", "holds", "read_head", "write_head"]  # as BART's
 
 TASKS: tuple[str, ...] = ()
-SILENT = {"pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100}
+SILENT = {"marian": {"pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100}}
 
 
 def family(config: EncoderDecoderConfig, heads: set[str]) -> str | None:

@@ -25,7 +25,7 @@ from sesame.objectives.decoder_head import DecoderHead
 
 TASKS: tuple[str, ...] = ()
 HEAD = "seq2seq"
-SILENT = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+SILENT = {"t5": {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}}
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu", "geglu_tanh": "gated-gelu"}
 READ_ACTIVATIONS = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {"gated-gelu_new": "geglu_tanh"}
 POSITIONS = "layer.0.SelfAttention.relative_attention_bias.weight"
@@ -58,7 +58,7 @@ def write_config(config: EncoderDecoderConfig, heads: set[str], task: str | None
         "feed_forward_proj": ACTIVATIONS[config.activation],
         "tie_word_embeddings": True,
         "scale_decoder_outputs": True,
-        **SILENT,
+        **SILENT["t5"],
     }
     dropouts = {"attention_dropout": config.attention_dropout, "inner_dropout": config.inner_dropout}
     if set(dropouts.values()) != {config.dropout}:
