@@ -15,11 +15,12 @@ import pytest
 import torch
 import transformers
 
-from sesame.backbones import Encoder, EncoderConfig
+from sesame.backbones import Encoder, EncoderConfig, build_backbone
 from sesame.checkpoint.folder import Parts
 from sesame.checkpoint.hf import FAMILIES, find_family
 from sesame.checkpoint.names import export_state
 from sesame.objectives import PairHead, ReplacedHead
+from sesame.objectives.decoder_head import DecoderHead
 from sesame.recipe import resolve
 
 LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
@@ -129,3 +130,46 @@ def plain(config: EncoderConfig) -> EncoderConfig:
     """In one spelling, and without dropout, which is a matter of training."""
     inner, narrow = config.inner or 4 * config.width, config.embedding_width or config.width
     return replace(config, inner=inner, embedding_width=narrow, dropout=0.0, attention_dropout=0.0)
+
+
+BASE = {"d_model": 768, "encoder_layers": 6, "decoder_layers": 6}
+BASE |= {
+    f"{half}_{what}": n for half in ("encoder", "decoder") for what, n in (("attention_heads", 12), ("ffn_dim", 3072))
+}
+OPUS = {"vocab_size": 58101, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "max_position_embeddings": 512}
+OPUS |= {
+    f"{half}_{what}": n for half in ("encoder", "decoder") for what, n in (("attention_heads", 8), ("ffn_dim", 2048))
+}
+T5_BASE = {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
+SPEAKING: dict[str, tuple[str, dict[str, Any], int]] = {  # class, settings, how many parameters are known
+    "GPT": ("OpenAIGPTLMHeadModel", {}, 116_534_784),
+    "GPT-2": ("GPT2LMHeadModel", {}, 124_439_808),
+    "GPT-2 medium": ("GPT2LMHeadModel", {"n_embd": 1024, "n_layer": 24, "n_head": 16}, 354_823_168),
+    "T5 small": ("T5ForConditionalGeneration", {}, 60_506_624),
+    "T5 base": ("T5ForConditionalGeneration", T5_BASE, 222_903_552),
+    "BART base": ("BartForConditionalGeneration", BASE, 139_420_416),
+    "BART large": ("BartForConditionalGeneration", {}, 406_291_456),
+    "Marian of OPUS-MT": ("MarianMTModel", OPUS, 73_886_208),
+}
+
+
+@pytest.mark.parametrize("model", SPEAKING)
+def test_models_that_speak(model: str) -> None:
+    """Output layers are tied. Marian's positions, which transformers counts, are computed here; a bias that is never trained
+    is no parameter."""
+    name, settings, known = SPEAKING[model]
+    described = getattr(transformers, name).config_class(**settings)
+    module = FAMILIES[described.model_type]
+    config = module.read_config(described.to_dict(), "config.json")
+    with torch.device("meta"):
+        parts = Parts(build_backbone(config), {module.HEAD: DecoderHead(config.width, config.vocab)})
+        there = getattr(transformers, name)(described)
+    named = export_state(module.table(config), parts.state())
+    written = module.write_config(config, {module.HEAD}) | {"architectures": [name]}
+    module.finish(named, written)
+    named.pop("final_logits_bias", None)
+    computed = [n for n, _ in there.named_parameters() if "embed_positions" in n] if name == "MarianMTModel" else []
+    theirs = {n: p for n, p in there.named_parameters() if n not in computed}
+    count = sum(tensor.numel() for tensor in named.values())
+    assert count == sum(p.numel() for p in theirs.values())
+    assert count == known

@@ -146,5 +146,5 @@ def check_shape(config: Any) -> None:
         raise SesameError("backbone: dropouts lie from 0 to below 1, eps and init above 0")
     if config.depth > 1000:
         raise SesameError(f"backbone.depth is {config.depth}; a thousand layers are the most")
-    if config.width % config.heads:
+    if config.width % config.heads and not getattr(config, "head_size", 0):
         raise SesameError(f"backbone.width {config.width} does not divide by {config.heads} heads; change one of them")

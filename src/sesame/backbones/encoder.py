@@ -40,6 +40,7 @@ class EncoderConfig:
     activation: Literal["relu", "gelu", "gelu_tanh", "geglu"] = "gelu"
     bias: bool = True  # False: none anywhere but for the output of a masked language model
     embedding_norm: bool = False  # pre: the first norm stands behind the embeddings, as in ModernBERT
+    bare_embeddings: bool = False  # post: no norm behind the embeddings, as in the first GPT
     embedding_width: int = 0  # 0: width (ALBERT: 128)
     share: Literal["none", "all", "attention", "feedforward"] = "none"
     causal: bool = False  # every token sees only those before it and itself
@@ -55,8 +56,15 @@ class EncoderConfig:
             raise SesameError(
                 'backbone.embedding_norm takes the first block\'s norm: it needs order = "pre" and blocks of their own'
             )
+        if self.bare_embeddings and self.order != "post":
+            raise SesameError('backbone.bare_embeddings is for order = "post"; another order has no such norm')
         if self.positions == "rotary" and (self.width // self.heads) % 2:
             raise SesameError("rotary positions turn pairs: width / heads must be even")
+
+
+def _norms_embeddings(config: EncoderConfig) -> bool:
+    """Pre-LN norms at the end of the stack instead."""
+    return config.embedding_norm if config.order == "pre" else not config.bare_embeddings
 
 
 class Encoder(Backbone):
@@ -72,7 +80,7 @@ class Encoder(Backbone):
             config.positions,
             config.max_length,
             config.segments,
-            norm=config.order != "pre" or config.embedding_norm,  # pre-LN norms at the end of the stack instead
+            norm=_norms_embeddings(config),
             norm_bias=config.bias,
             eps=config.eps,
             dropout=config.dropout,

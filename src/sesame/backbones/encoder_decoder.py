@@ -47,7 +47,6 @@ class EncoderDecoderConfig:
     bias: bool = True
     embedding_norm: bool = False  # a norm behind the embeddings (BART)
     grow: bool = True  # token vectors are multiplied by √width (Vaswani et al. 2017, section 3.4)
-    tied: bool = True  # the output layer is the token table (not in T5 1.1)
     scaled: bool = True  # scores are divided by √head_size (not in T5)
     dropout: float = 0.1
     attention_dropout: float = 0.1

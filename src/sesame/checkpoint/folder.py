@@ -4,12 +4,12 @@
 
 A family that transformers knows is written under its names, so `AutoModel.from_pretrained(folder)` works as it is; which one,
 where several fit, is said in `hf/__init__.py`. A model that it has no class for is written under ours, with
-`"model_type": "sesame"` and its settings under the name of its backbone.
+`"model_type": "sesame"` and its settings under the name of its backbone. One that speaks also has generation_config.json.
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,16 +18,18 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sesame.backbones import BACKBONES, Backbone, EncoderConfig, TransformerXLConfig, XLNetConfig, build_backbone
+from sesame.backbones import Backbone, EncoderDecoder, build_backbone
+from sesame.checkpoint.heads import kept, pretrained_heads, read_speaking, speaking
 from sesame.checkpoint.hf import FAMILIES, find_family
 from sesame.checkpoint.names import Row, export_state, import_state
+from sesame.checkpoint.own import read_own, write_own
+from sesame.checkpoint.speech import Speech, describe_speech, read_speech, write_speech
 from sesame.checkpoint.tasks import OURS, describe, leading, read_tasks
 from sesame.checkpoint.weights import read_weights
-from sesame.config import build, dump_toml, unknown
+from sesame.config import dump_toml
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json, write_whole
-from sesame.objectives import MaskedLMHead, PairHead, ReplacedHead
-from sesame.objectives.plm import TableHead
+from sesame.objectives import MaskedLMHead
 from sesame.progress import say
 from sesame.tasks import Task
 from sesame.text import Tokenizer
@@ -46,6 +48,7 @@ class Parts:
     unused: list[str] = field(default_factory=list)  # tensors of the file that no part of ours took
     tasks: dict[str, Task] = field(default_factory=dict)  # what it was taught to answer; their heads are among `heads`
     family: str = ""  # the model type of the folder that it came from
+    speech: Speech | None = None  # of a model that speaks: how an answer begins and ends
 
     def to(self, device: torch.device) -> None:
         for module in (self.backbone, *self.heads.values(), *self.tasks.values()):
@@ -55,35 +58,18 @@ class Parts:
         """Every parameter under its full name; shared layers appear once."""
         found = {f"backbone.{name}": p.detach() for name, p in self.backbone.named_parameters()}
         for head, module in self.heads.items():
-            found.update({f"{head}.{name}": p.detach() for name, p in module.named_parameters()})
+            found.update({f"{head}.{name}": tensor for name, tensor in kept(module).items()})
         return found
 
 
 def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = None, card: str = "") -> None:
     """Write the folder's files into `folder`, which exists; the caller makes it appear in one piece."""
-    config = parts.backbone.config
-    owned = {name for task in parts.tasks.values() for name in task.heads()}
-    family = find_family(config, set(parts.heads) - owned, wanted_family(parts), has_plain_head(parts))
-    state = {name: tensor.cpu() for name, tensor in parts.state().items()}
-    specials = {} if parts.tokenizer is None else special_ids(parts.tokenizer)
-    if family is None:
-        named = {name: row.contiguous() for name, row in state.items()}
-        described = _own(config) | describe(parts.tasks, None) | specials
-    else:
-        _, module = family
-        lead = leading(parts.tasks, module)
-        table = module.table(config, None if lead is None else (lead.name, lead.config.kind))
-        elsewhere = owned - (set() if lead is None else set(lead.heads()))  # heads of the tasks that lost
-        placed = {row.ours for row in table if not _belongs(row.ours, elsewhere)}
-        beside = {name for name in state if name not in placed and not name.startswith("backbone.")}
-        named = export_state(table, {name: tensor for name, tensor in state.items() if name not in beside})
-        described = module.write_config(config, set(parts.heads) - owned, None if lead is None else lead.config.kind)
-        described |= specials
-        module.finish(named, described)
-        named |= {OURS + name: state[name].contiguous() for name in beside}
-        described |= describe(parts.tasks, lead, described)
+    named, described = _under_names(parts)
     if parts.tokenizer is not None:
         _for_model(parts.tokenizer, parts.backbone).save(folder)
+    if parts.speech is not None:
+        described |= describe_speech(parts.speech, described.get("sesame", {}))
+        write_speech(folder, parts.speech)
     described["torch_dtype"] = "float32" if all(t.dtype == torch.float32 for t in named.values()) else "float64"
     write_json(folder / "config.json", described)
     save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
@@ -92,17 +78,30 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
         write_whole(folder / "sesame.toml", dump_toml(recipe))
 
 
-def _own(config: Any) -> dict[str, Any]:
-    kind = next(name for name, (_, made) in BACKBONES.items() if made is type(config))
-    architecture = f"Sesame{BACKBONES[kind][0].__name__}"
-    return {"model_type": OWN, "architectures": [architecture], "backbone": kind, kind: asdict(config)}
-
-
-def _own_config(found: Mapping[str, Any], place: str) -> Any:
-    kind = found.get("backbone", "encoder")
-    if kind not in BACKBONES:
-        raise SesameError(unknown(str(kind), BACKBONES, place, "backbone"))
-    return build(BACKBONES[kind][1], found.get(kind, {}), place)
+def _under_names(parts: Parts) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """All tensors as they are written, and config.json, under a family's names or ours."""
+    config = parts.backbone.config
+    owned = {name for task in parts.tasks.values() for name in task.heads()}
+    heads, output = set(parts.heads) - owned, next(iter(speaking(parts.heads).values()), None)
+    family = find_family(config, heads, wanted_family(parts), has_plain_head(parts), output)
+    state = {name: tensor.cpu() for name, tensor in parts.state().items()}
+    specials = {} if parts.tokenizer is None else special_ids(parts.tokenizer)
+    if family is None:
+        described = {"model_type": OWN} | write_own(config, parts.heads) | describe(parts.tasks, None) | specials
+        return {name: row.contiguous() for name, row in state.items()}, described
+    _, module = family
+    lead = leading(parts.tasks, module)
+    table = module.table(config, None if lead is None else (lead.name, lead.config.kind))
+    elsewhere = owned - (set() if lead is None else set(lead.heads()))  # heads of the tasks that lost
+    placed = {row.ours for row in table if not _belongs(row.ours, elsewhere)}
+    beside = {name for name in state if name not in placed and not name.startswith("backbone.")}
+    named = export_state(table, {name: tensor for name, tensor in state.items() if name not in beside})
+    described = module.write_config(config, heads, None if lead is None else lead.config.kind) | specials
+    if output is not None:
+        module.write_head(output, described)
+    module.finish(named, described)
+    named |= {OURS + name: state[name].contiguous() for name in beside}
+    return named, described | describe(parts.tasks, lead, described)
 
 
 def wanted_family(parts: Parts) -> str:
@@ -154,7 +153,7 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
         raise SesameError(f"{folder / 'config.json'}: holds no table of settings; copy the file again")
     kind = found.get("model_type") or _old_model_type(found, folder)
     if kind == OWN:
-        config = _own_config(found, str(folder / "config.json"))
+        config = read_own(found, str(folder / "config.json"))
         parts = _fill(build_backbone(config), read_weights(folder), None, found, folder, more)
     elif kind in FAMILIES:
         module = FAMILIES[kind]
@@ -167,6 +166,9 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
     else:
         known = ", ".join(sorted(FAMILIES))
         raise SesameError(f"{folder / 'config.json'}: models of type {kind!r} do not open here yet; known are {known}")
+    if speaking(parts.heads):
+        silent = {} if kind == OWN else FAMILIES[kind].SILENT[kind]
+        parts.speech = read_speech(folder, found, isinstance(parts.backbone, EncoderDecoder), silent)
     if tokenizer:
         parts.tokenizer = _tokenizer(folder, config.vocab)
     return parts
@@ -206,10 +208,14 @@ def _fill(
 ) -> Parts:
     """Put weights into a backbone and those heads that the file holds whole."""
     tasks = read_tasks(config, backbone, str(folder / "config.json"), family)
-    found, table = _names(backbone.config, weights, family, config, tasks)
+    try:
+        found, table = _names(backbone.config, weights, family, config, tasks)
+        outputs = _outputs(family, config, backbone.config, found, folder)
+    except ValueError as error:
+        raise SesameError(f"{folder}: {error}; copy or save the folder again") from error
     own_table = any(row.ours in ("mlm.table", "plm.table") and row.theirs[0] in found for row in table)
     plain = not any(row.ours == "mlm.dense.weight" for row in table)
-    heads = _pretrained_heads(backbone.config, own_table, plain)
+    heads = pretrained_heads(backbone.config, own_table, plain) | outputs
     for task in tasks.values():
         heads |= task.heads()
     heads |= {name: deepcopy(head) for name, head in (more or {}).items() if name not in heads}
@@ -266,32 +272,14 @@ def _names(
     return found, table + [Row(name.removeprefix(OURS), (name,)) for name in kept]
 
 
-def _pretrained_heads(
-    config: EncoderConfig | XLNetConfig | TransformerXLConfig, own_table: bool, plain: bool
+def _outputs(
+    family: ModuleType | None, config: Mapping[str, Any], settings: Any, found: Mapping[str, Tensor], folder: Path
 ) -> dict[str, nn.Module]:
-    """Every head that pre-training may leave behind; those that a file does not hold are dropped later."""
-    if isinstance(config, TransformerXLConfig):
-        width, vocab = config.width, config.vocab
-        return {"mlm": MaskedLMHead(width, width, vocab, config.activation, config.eps, not own_table, plain)}
-    if isinstance(config, XLNetConfig):
-        return {
-            "plm": TableHead(config.width, config.vocab, tied=not own_table),
-            "pooler": PairHead(config.width).pooler,
-        }
-    activation = "gelu" if config.activation == "geglu" else config.activation
-    narrow = config.embedding_width or config.width
-    pair = PairHead(config.width)
-    plain = plain and (own_table or narrow == config.width)  # a file without any head of this kind says nothing
-    return {
-        "mlm": MaskedLMHead(
-            config.width, narrow, config.vocab, activation, config.eps, not own_table, plain, bias=config.bias
-        ),
-        "pooler": pair.pooler,
-        "nsp": pair.out,
-        "sop": PairHead(config.width).out,
-        "dialogue": PairHead(config.width).out,
-        "rtd": ReplacedHead(config.width, activation),
-    }
+    """The output layer of a decoder, if the folder has one; it may have no weights of its own."""
+    if family is None:
+        return read_speaking(config.get("heads"), settings, str(folder / "config.json"))
+    head = family.read_head(config, settings, found) if hasattr(family, "read_head") else None
+    return {} if head is None else {family.HEAD: head}
 
 
 @torch.no_grad()

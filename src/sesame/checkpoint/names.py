@@ -16,16 +16,19 @@ class Row:
     ours: str
     theirs: tuple[str, ...]
     rows: int = 0  # if not 0: ours is padded beyond so many rows, theirs is not
+    turned: bool = False  # theirs is applied from the other side: a matrix (in, out), as GPT's are
 
     def give(self, tensor: Tensor) -> dict[str, Tensor]:
         """Ours to theirs."""
         tensor = tensor[: self.rows] if self.rows else tensor
         parts = tensor.chunk(len(self.theirs)) if len(self.theirs) > 1 else (tensor,)
-        return {name: part.contiguous() for name, part in zip(self.theirs, parts, strict=True)}
+        given = (part.t() if self.turned else part for part in parts)
+        return {name: part.contiguous() for name, part in zip(self.theirs, given, strict=True)}
 
     def get(self, found: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
         """Theirs to ours."""
-        tensor = torch.cat([found[name] for name in self.theirs]) if len(self.theirs) > 1 else found[self.theirs[0]]
+        parts = [found[name].t() if self.turned else found[name] for name in self.theirs]
+        tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
         if self.rows and tensor.shape[0] == self.rows < shape[0]:
             tensor = torch.cat([tensor, tensor.new_zeros(shape[0] - self.rows, *shape[1:])])
         return tensor

@@ -131,7 +131,7 @@ def _decoder_head(name: str, backbone: Backbone) -> DecoderHead:
         )
     c = backbone.config
     if c.positions == "relative":  # T5: a tied table starts large, and has no bias
-        return DecoderHead(c.width, c.vocab, scale=c.width**-0.5 if c.tied else 1.0, tied=c.tied)
+        return DecoderHead(c.width, c.vocab, scale=c.width**-0.5)
     return DecoderHead(c.width, c.vocab, bias="fixed")
 
 

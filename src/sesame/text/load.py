@@ -16,6 +16,8 @@ from tokenizers import AddedToken
 from sesame.errors import SesameError
 from sesame.files import read_json
 from sesame.text import families
+from sesame.text.marian import ROLES as ROLES_OF_MARIAN
+from sesame.text.marian import is_marian, marian
 from sesame.text.sentencepiece import read_sentencepiece
 from sesame.text.tokenizer import ROLES, Tokenizer
 
@@ -51,6 +53,8 @@ class _Around:
 
 def load_tokenizer(path: Path) -> Tokenizer:
     """Read the tokenizer in `path`, a folder or one of the known files."""
+    if is_marian(path):
+        return Tokenizer(marian(path), ROLES_OF_MARIAN, _max_length(_read_around(path).settings), name=str(path))
     source = _find(path)
     around = _read_around(source.parent)
     family = families.FAMILY_NAMES.get(around.declared or "")

@@ -8,14 +8,36 @@ A family's file has
     table(config, task)                the names of all parameters, theirs and ours
     TASKS                              the kinds of tasks whose heads its classes compute as ours do
     SQUEEZE                            what ends the pooler of these classes, if it is not tanh
+and one whose models speak also
+    HEAD                               the name of its output layer here
+    SILENT                             by model type: the tokens that begin and end answers, where no file says them
+    holds(head, config)                whether it computes such an output layer
+    read_head, write_head              the output layer from config.json and weights, and what config.json says of it
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from sesame.backbones import EncoderConfig, XLNetConfig
-from sesame.checkpoint.hf import albert, bert, distilbert, electra, ernie, esm, modernbert, roberta, xlm, xlnet
+from sesame.backbones import EncoderConfig, EncoderDecoderConfig, XLNetConfig
+from sesame.checkpoint.hf import (
+    albert,
+    bart,
+    bert,
+    distilbert,
+    electra,
+    ernie,
+    esm,
+    gpt2,
+    marian,
+    modernbert,
+    roberta,
+    t5,
+    xlm,
+    xlnet,
+)
+from sesame.objectives.decoder_head import DecoderHead
 
 FAMILIES: dict[str, ModuleType] = {
     "bert": bert,
@@ -31,33 +53,65 @@ FAMILIES: dict[str, ModuleType] = {
     "ernie": ernie,
     "xlm": xlm,
     "xlnet": xlnet,
+    "gpt2": gpt2,
+    "openai-gpt": gpt2,
+    "t5": t5,
+    "bart": bart,
+    "mbart": bart,
+    "marian": marian,
 }
+ANSWERING = (t5, bart, marian)  # with a source
 
 
-def find_family(config: Any, heads: set[str], wanted: str = "", plain: bool = False) -> tuple[str, ModuleType] | None:
-    """The model type that computes exactly what this encoder computes, if transformers has one.
+def find_family(
+    config: Any, heads: set[str], wanted: str = "", plain: bool = False, output: DecoderHead | None = None
+) -> tuple[str, ModuleType] | None:
+    """The model type that computes exactly what this model computes, if transformers has one.
 
-    It computes the same if its config.json, read back, gives the same encoder. Where several do, this decides: the
+    It computes the same if its config.json, read back, gives the same backbone. Where several do, this decides: the
     `wanted` one; with a head "rtd", ELECTRA; else the first in the order of `FAMILIES`. So BERT stays BERT, and RoBERTa
     and ERNIE, which are BERT to the eye of this function, are written when wanted (`wanted_family` in `folder.py`).
-    A head "mlm" that is `plain` has a place in XLM only, and any other has none there.
+    A head "mlm" that is `plain` has a place in XLM only, and any other has none there; `output` is the output layer of a
+    model that speaks, which must be one that the family's class has.
     """
     if isinstance(config, XLNetConfig):  # it has no relatives: all of its settings have a place in its own file
         return ("xlnet", xlnet) if xlnet.family(config, heads) else None
-    if not isinstance(config, EncoderConfig):
-        return None
-    first = [FAMILIES[wanted]] if wanted in FAMILIES else []
-    first += [electra] if "rtd" in heads else []
-    for module in dict.fromkeys([*first, *(module for module in FAMILIES.values() if module is not xlnet)]):
+    for module in _candidates(config, heads, wanted):
         kind = module.family(config, heads)
-        if kind is not None and ("mlm" not in heads or plain == (module is xlm)):
-            back = module.read_config(module.write_config(config, heads), kind)
-            if _same(back) == _same(config):
-                return str(kind), module
+        if kind is None or ("mlm" in heads and plain != (module is xlm)):
+            continue
+        if output is not None and not (hasattr(module, "holds") and module.holds(output, config)):
+            continue
+        back = module.read_config(module.write_config(config, heads), kind)
+        if _same(back) == _same(config):
+            return str(kind), module
     return None
 
 
-def _same(config: EncoderConfig) -> EncoderConfig:
+def _candidates(config: Any, heads: set[str], wanted: str) -> Iterable[ModuleType]:
+    """Who may write such a backbone, the favourites first."""
+    if isinstance(config, EncoderDecoderConfig):
+        return ANSWERING
+    if not isinstance(config, EncoderConfig):
+        return ()
+    first = [FAMILIES[wanted]] if wanted in FAMILIES else []
+    first += [electra] if "rtd" in heads else []
+    known = dict.fromkeys([*first, *FAMILIES.values()])
+    return [module for module in known if module is not xlnet and module not in ANSWERING]
+
+
+def _same(config: Any) -> Any:
     """The settings that a computation depends on, each in one spelling."""
-    inner, narrow = config.inner or 4 * config.width, config.embedding_width or config.width
-    return replace(config, inner=inner, embedding_width=narrow, init=0.02)
+    inner = config.inner or 4 * config.width
+    if isinstance(config, EncoderDecoderConfig):
+        depth, size = config.decoder_depth or config.depth, config.head_size or config.width // config.heads
+        distances: dict[str, Any] = {} if config.positions == "relative" else {"buckets": 32, "farthest": 128}
+        same: dict[str, Any] = {
+            "inner": inner,
+            "decoder_depth": depth,
+            "head_size": size,
+            "init": 0.02,
+            "glorot": False,
+        }
+        return replace(config, **same, **distances)
+    return replace(config, inner=inner, embedding_width=config.embedding_width or config.width, init=0.02)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sesame.backbones.encoder import EncoderConfig
@@ -157,3 +158,30 @@ def both(ours: str, theirs: str) -> list[Row]:
 def head(task: tuple[str, str] | None) -> list[Row]:
     """The one linear layer of a task, under BERT's names."""
     return [] if task is None else both(task[0], "qa_outputs" if task[1] == "qa" else "classifier")
+
+
+SPEAKING = ("LMHeadModel", "DoubleHeadsModel", "MTModel", "ForConditionalGeneration", "ForCausalLM")
+
+
+def speaks(found: Mapping[str, Any]) -> bool:
+    """Whether the class that a config names tells tokens; one that names no class may.
+
+    The weights do not say: an output layer that is tied has none of its own.
+    """
+    names = [str(name) for name in found.get("architectures") or []]
+    return not names or any(name.endswith(SPEAKING) for name in names)
+
+
+def one_table(named: dict[str, Tensor], table: str, copies: Collection[str]) -> None:
+    """Files hold the table of tokens several times, or one of its copies only: keep it once, as `table`."""
+    there = [name for name in (table, *copies) if name in named]
+    if not there:
+        return
+    for name in there[1:]:
+        if not torch.equal(named[name], named[there[0]]):
+            raise ValueError(
+                f"{name} and {there[0]} differ; a model whose halves read different tables does not open here"
+            )
+    named[table] = named[there[0]]
+    for name in copies:
+        named.pop(name, None)

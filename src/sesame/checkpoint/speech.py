@@ -1,0 +1,150 @@
+"""What generation must know of a model besides its weights: with which tokens an answer begins and ends.
+
+Hugging Face keeps it in generation_config.json, and older folders in config.json. As in transformers 5, the former alone
+decides what is forced or banned, where it exists; the tokens at the beginning and the end are looked for in both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from sesame.backbones import Backbone, Encoder, EncoderDecoder
+from sesame.errors import SesameError
+from sesame.files import read_json, write_json
+from sesame.generate.speakers import BackboneSpeaker
+
+if TYPE_CHECKING:
+    from sesame.checkpoint.folder import Parts
+
+FILE = "generation_config.json"
+OURS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+FORCED = ("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
+SETTINGS = (  # of a search, as old config.json files hold them
+    "bos_token_id",
+    "num_beams",
+    "max_length",
+    "min_length",
+    "length_penalty",
+    "no_repeat_ngram_size",
+    "early_stopping",
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "repetition_penalty",
+)
+
+
+@dataclass(frozen=True)
+class Speech:
+    start: tuple[int, ...] = ()  # what the decoder reads first; () where there is no source
+    end: tuple[int, ...] = ()  # any of these ends an answer
+    pad: int | None = None
+    first: int | None = None  # an answer must begin with it (the language in mBART)
+    last: int | None = None  # an answer that grew too long must end with it
+    banned: tuple[tuple[int, ...], ...] = ()  # never said (Marian's padding); an end never is among them, as there
+    more: Mapping[str, Any] = field(default_factory=dict)  # settings of the search under their names, kept as they are
+
+
+def read_speech(folder: Path, config: Mapping[str, Any], answers: bool, silent: Mapping[str, Any]) -> Speech:
+    """From a folder's files. `answers`: there is a source; `silent`: what the family means when the files say nothing."""
+    beside = read_json(folder / FILE) if (folder / FILE).is_file() else None
+    if beside is not None and not isinstance(beside, dict):
+        raise SesameError(f"{folder / FILE}: holds no table of settings; copy the file again")
+    said = {**silent, **_told(config), **_told(beside or {})}
+    forced = config if beside is None else beside
+    place = str(folder / (FILE if beside is not None else "config.json"))
+    try:
+        start = _one(said, "decoder_start_token_id" if "decoder_start_token_id" in said else "bos_token_id", place)
+        end = _numbers(said.get("eos_token_id"))
+        banned = (_numbers(words) for words in forced.get("bad_words_ids") or ())
+        return Speech(
+            start=_own_start(config) or _numbers(start) if answers else (),
+            end=end,
+            pad=None if said.get("pad_token_id") is None else int(said["pad_token_id"]),
+            first=_one(forced, "forced_bos_token_id", place),
+            last=_one(forced, "forced_eos_token_id", place),
+            banned=tuple(words for words in banned if not (len(words) == 1 and words[0] in end)),
+            more=_more(config, beside),
+        )
+    except (TypeError, ValueError) as error:
+        raise SesameError(f"{place}: a token is no number ({error}); copy the file again") from error
+
+
+def _told(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    return tuple(int(number) for number in value) if isinstance(value, list | tuple) else (int(value),)
+
+
+def _one(found: Mapping[str, Any], key: str, place: str) -> int | None:
+    numbers = _numbers(found.get(key))
+    if len(numbers) > 1:
+        raise SesameError(f"{place}: {key} names {len(numbers)} tokens, which is not supported; name one")
+    return numbers[0] if numbers else None
+
+
+def _own_start(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Several first tokens have no place in Hugging Face's files."""
+    own = config.get("sesame")
+    return _numbers(own.get("start")) if isinstance(own, Mapping) else ()
+
+
+def _more(config: Mapping[str, Any], beside: Mapping[str, Any] | None) -> dict[str, Any]:
+    if beside is None:
+        return {key: config[key] for key in SETTINGS if config.get(key) is not None}
+    known = (*OURS, *FORCED, "transformers_version", "_from_model_config")
+    return {key: value for key, value in beside.items() if key not in known}
+
+
+def describe_speech(speech: Speech, sesame: Mapping[str, Any]) -> dict[str, Any]:
+    """What config.json says of it; `sesame` is what it says of ours already."""
+    found = _tokens(speech)
+    if len(speech.start) > 1:
+        found["sesame"] = {**sesame, "start": list(speech.start)}
+    return found
+
+
+def write_speech(folder: Path, speech: Speech) -> None:
+    """generation_config.json."""
+    banned = {"bad_words_ids": [list(words) for words in speech.banned]} if speech.banned else {}
+    write_json(folder / FILE, {**speech.more, **_tokens(speech), **banned})
+
+
+def _tokens(speech: Speech) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "decoder_start_token_id": speech.start[0] if speech.start else None,
+        "eos_token_id": (list(speech.end) if len(speech.end) > 1 else speech.end[0]) if speech.end else None,
+        "pad_token_id": speech.pad,
+        "forced_bos_token_id": speech.first,
+        "forced_eos_token_id": speech.last,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def speaker(parts: "Parts") -> BackboneSpeaker:
+    """The model of a folder as search wants it."""
+    backbone, heads = parts.backbone, parts.heads
+    if isinstance(backbone, EncoderDecoder):
+        names = ["seq2seq"]
+    else:
+        names = ["lm", "mlm"] if isinstance(backbone, Encoder) and backbone.config.causal else []
+    name = next((name for name in names if name in heads), None)
+    if name is None:
+        reason = "it has no output layer for tokens" if names else "it does not read from left to right"
+        raise SesameError(
+            f"this model cannot continue a text: {reason}; take one that was trained to (gpt, t5, bart ...)"
+        )
+    return BackboneSpeaker(backbone, partial(_logits, heads[name], backbone))
+
+
+def _logits(head: nn.Module, backbone: Backbone, hidden: Tensor) -> Tensor:
+    return head(hidden, backbone.token_table())  # type: ignore[no-any-return]
