@@ -34,7 +34,7 @@ class ToyMemory:
 class Toy:
     """Random logits for each (source's first token, number of all that was said): no two beginnings need agree."""
 
-    STATES, SOURCES = 61, 8
+    STATES, SOURCES = 4099, 8  # so many that two texts hardly ever share all their steps, which would be a tie
 
     def __init__(
         self, vocab: int, seed: int = 0, sharp: float = 2.0, end: int | None = None, lift: float = 0.0
@@ -49,10 +49,10 @@ class Toy:
 
     def begin(self, batch: Batch, looks: bool = False) -> Heard:
         first = batch.ids[:, 0]
-        return self._hear(ToyMemory(first, batch.lengths, (first * 7 % self.STATES)[:, None]), looks)
+        return self._hear(ToyMemory(first, batch.lengths, (first * 577 % self.STATES)[:, None]), looks)
 
     def next(self, ids: Tensor, memory: Any, looks: bool = False) -> Heard:
-        states = (memory.states * 13 + ids.view(memory.states.shape) * 5 + 3) % self.STATES
+        states = (memory.states * 131 + ids.view(memory.states.shape) * 5 + 3) % self.STATES
         return self._hear(ToyMemory(memory.first, memory.lengths, states), looks)
 
     def _hear(self, memory: ToyMemory, looks: bool) -> Heard:
@@ -68,9 +68,9 @@ class Toy:
 
     def logits(self, first: int, said: Sequence[int]) -> Tensor:
         """The definition, for one text."""
-        state = first * 7 % self.STATES
+        state = first * 577 % self.STATES
         for id in said:
-            state = (state * 13 + id * 5 + 3) % self.STATES
+            state = (state * 131 + id * 5 + 3) % self.STATES
         return self.table[first, state]
 
 
@@ -119,7 +119,8 @@ class Stranger:
         return logits[torch.arange(len(ids)), lengths + more - 1]
 
     def _answer(self, memory: TextMemory) -> Tensor:
-        assert self.batch is not None and self.encoded is not None
+        assert self.batch is not None
+        assert self.encoded is not None
         mask = self.batch.mask()
         assert mask is not None
         start = memory.said.new_full((len(memory.said), 1), self.model.config.decoder_start_token_id)

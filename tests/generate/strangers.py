@@ -8,7 +8,7 @@ VOCAB, PAD, END, START = 29, 0, 1, 2
 FAMILIES = ["gpt2", "t5", "bart", "marian"]
 
 
-def stranger(family: str, seed: int = 0, lift: float = 2.0) -> Any:
+def stranger(family: str, seed: int = 0, lift: float = 5.5) -> Any:
     """Random weights that say different things; the end token is a little likelier than others."""
     from transformers import (
         BartConfig,
@@ -62,14 +62,15 @@ def _shake(model: Any, seed: int, lift: float) -> None:
                 quiet = weight.dim() == 1 or "encoder_attn" in name or "EncDecAttention" in name
                 size = 0.3 if quiet else 1.5 if "embed" in name or "wte" in name or "shared" in name else 0.8
                 weight.copy_(torch.randn(weight.shape, generator=luck, dtype=torch.float64) * size)
+        model.lm_head.weight[END] *= 0.3
         model.lm_head.bias[END] += lift
         model.lm_head.bias[PAD] = -1000
 
 
 def prompts(seed: int) -> list[list[int]]:
-    """Six of different lengths."""
+    """Four of different lengths."""
     luck = torch.Generator().manual_seed(100 + seed)
-    return [torch.randint(3, VOCAB, (n,), generator=luck).tolist() for n in (5, 1, 3, 7, 2, 6)]
+    return [torch.randint(3, VOCAB, (n,), generator=luck).tolist() for n in (5, 1, 7, 3)]
 
 
 def theirs(model: Any, rows: list[list[int]], **settings: Any) -> tuple[list[list[int]], list[float] | None]:

@@ -14,6 +14,7 @@ places of the grid that no source fills (the first step, a forced prefix).
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sesame.data.batch import Batch
@@ -72,7 +73,8 @@ def _start(heard: Heard, batch: Batch) -> Front:
 def _look(front: Front, heard: Heard, batch: Batch) -> Front:
     if heard.looked is None:
         raise SesameError("generate.coverage needs a model that looks at a source (an encoder-decoder); set it to 0")
-    looked = heard.looked.view(*front.running.shape, -1)
+    missing = batch.ids.shape[1] - heard.looked.shape[1]  # a memory may forget padding when the longest source leaves
+    looked = F.pad(heard.looked, (0, missing)).view(*front.running.shape, -1)
     return Front(front.sources, front.running, front.said, looked if front.seen is None else front.seen + looked)
 
 

@@ -29,7 +29,8 @@ def generate(
 
     end: the token that ends a text, or several, or none ([]: all are cut at `settings.most`).
     prefix: for each source the tokens its texts must begin with ([] for none).
-    before: what n-gram blocking counts as said already: a decoder gives its prompts here, an encoder-decoder nothing.
+    before: what n-gram blocking counts as said already: a decoder's prompts. (transformers counts an
+        encoder-decoder's start token too, which matters where it can be said; give it as prompts of one token.)
     luck: draws the tokens of a sample, see `sample.py`.
 
     A search may return fewer than `best` texts where fewer exist; it returns at least one.
