@@ -16,6 +16,6 @@ def greedy(speaker: Speaker, batch: Batch, rules: Rules) -> list[list[Hypothesis
 
 
 def likeliest(logits: Tensor, lines: Tensor) -> Tensor:
-    """(R, V) -> (R,). The beam's way of looking is ten times as fast as `argmax` on a CPU."""
+    """(R, V) -> (R,). On a CPU the beam's way of looking takes a third of the time of `argmax`."""
     top = logits.amax(1)
     return continuations(logits, top, torch.zeros_like(top)[:, None], 1)[2][:, 0]

@@ -20,7 +20,7 @@ SMALL = 4096  # below, a plain search is as fast
 def normalizers(logits: Tensor) -> Tensor:
     """The log of the sum of exponentials: (R, V) -> (R,).
 
-    PyTorch's own `logsumexp` makes two more passes on a CPU than `log_softmax`, from whose greatest number it follows.
+    `log_softmax` is one kernel on a CPU, `logsumexp` is several; the greatest of its numbers tells the sum.
     """
     norms = logits.amax(1) - logits.log_softmax(1).amax(1)
     if norms.isnan().any():
