@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,24 @@ import numpy.typing as npt
 import torch
 
 from sesame import agreement
-from sesame.backbones import Backbone, Encoder
+from sesame.backbones import Backbone, Encoder, EncoderDecoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
+from sesame.checkpoint.speech import Speech, speaker, voice_of
 from sesame.config import unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
+from sesame.generate import Settings
 from sesame.nn.packed import PRECISIONS, Precision, cpu_has, has_onednn
-from sesame.progress import bar, say
+from sesame.progress import Bar, bar, say
 from sesame.tasks import Reply, Task
 from sesame.tasks.embed import embed
 from sesame.tasks.fill import Filled, fill
 from sesame.tasks.inputs import ids_and_segments
 from sesame.tasks.layers import LayerChoice
 from sesame.tasks.predict import predict
+from sesame.tasks.speak import TEXTS, Said, Voice, speak
 from sesame.text import Encoding, Tokenizer
 from sesame.train.precision import choose_machine
 
@@ -183,6 +186,45 @@ class Loaded:
         head, tail = whole.ids[:front], whole.ids[front + len(bare.ids) :]
         segments = whole.segments[:front], whole.segments[front + len(bare.ids) :]
         return [_window(bare, start, room, head, tail, *segments) for start in range(0, len(bare.ids), room)]
+
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        *,
+        begin: str = "",
+        batch: int = TEXTS,
+        shown: Bar | None = None,
+        **settings: Any,
+    ) -> list[list[Said]]:
+        """Answers of an encoder-decoder; the keywords are those of `sesame.generate.Settings`, by default five beams."""
+        if not isinstance(self.parts.backbone, EncoderDecoder):
+            raise SesameError(
+                f"{self.folder}: has no encoder and decoder, so it cannot translate; see `sesame generate`"
+            )
+        voice = voice_of(self.parts)
+        if begin:
+            voice = replace(voice, first=(*voice.first, *self.tokenizer.encode(begin).ids))
+        return self._speak(texts, voice, {"beams": 5, **settings}, batch, shown)
+
+    def generate(
+        self, texts: str | Sequence[str], *, batch: int = TEXTS, shown: Bar | None = None, **settings: Any
+    ) -> list[list[Said]]:
+        """Continuations of prompts; the keywords are those of `sesame.generate.Settings`, by default greedy."""
+        if isinstance(self.parts.backbone, EncoderDecoder):
+            raise SesameError(f"{self.folder}: answers sources and does not continue prompts; use `sesame translate`")
+        return self._speak(texts, voice_of(self.parts), settings, batch, shown)
+
+    def _speak(
+        self, texts: str | Sequence[str], voice: Voice, settings: dict[str, Any], batch: int, shown: Bar | None
+    ) -> list[list[Said]]:
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        speech = self.parts.speech or Speech()
+        never = tuple(word[0] for word in speech.banned if len(word) == 1)
+        asked = Settings(**{"never": never, "force_end": speech.last is not None, **settings})
+        device, longest = self.parts.backbone.token_table().device, self.parts.backbone.longest
+        return speak(
+            speaker(self.parts), self.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown
+        )
 
     # ---- who computes --------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from sesame.backbones import Backbone, EncoderDecoder
 from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
+from sesame.checkpoint.speech import Speech
 from sesame.data.batch import Batch
 from sesame.data.loader import STAIRS, Loader
 from sesame.data.order import locate
@@ -34,6 +35,7 @@ from sesame.mixture import Mixture, check_mixture, parts_of, text_files
 from sesame.nn.attention.core import chosen_core
 from sesame.objectives import Term
 from sesame.objectives.model import Model
+from sesame.objectives.seq2seq import Seq2Seq
 from sesame.one_pass import PROBE, planned_steps, seconds_each
 from sesame.preparation import gather_ingredients
 from sesame.progress import Bar, bar, duration, say
@@ -388,7 +390,15 @@ class _Job:
 
     def _parts(self) -> Parts:
         heads = {**self.untouched, **self.model.objective.heads()}
-        return Parts(self.model.backbone, heads, self.tokenizer, family=self.family)
+        return Parts(self.model.backbone, heads, self.tokenizer, family=self.family, speech=self._speech())
+
+    def _speech(self) -> Speech | None:
+        """With which tokens answers begin and end, if the model speaks."""
+        starts = [(part.start,) for part in self.model.objective.all() if isinstance(part, Seq2Seq)]
+        if not starts and not getattr(self.model.backbone.config, "causal", False):
+            return None
+        ids = self.tokenizer.ids()
+        return Speech(starts[0] if starts else (), (ids["sep"],), ids["pad"])
 
     def _all_parts(self) -> dict[str, Parts]:
         """By the folder within the model's: itself in "", encoders that are trained along under their names."""

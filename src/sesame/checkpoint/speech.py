@@ -16,6 +16,7 @@ from sesame.backbones import Backbone, Encoder, EncoderDecoder
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json
 from sesame.generate.speakers import BackboneSpeaker
+from sesame.tasks.speak import Voice
 
 if TYPE_CHECKING:
     from sesame.checkpoint.folder import Parts
@@ -144,6 +145,19 @@ def speaker(parts: "Parts") -> BackboneSpeaker:
             f"this model cannot continue a text: {reason}; take one that was trained to (gpt, t5, bart ...)"
         )
     return BackboneSpeaker(backbone, partial(_logits, heads[name], backbone))
+
+
+def voice_of(parts: "Parts") -> Voice:
+    """With which tokens its texts begin and end: what the folder says, or else what its tokenizer does."""
+    speech, tokenizer = parts.speech or Speech(), parts.tokenizer
+    if tokenizer is None:
+        raise SesameError("this model has no tokenizer; put tokenizer.json beside the weights")
+    end = speech.end or tuple(tokenizer.id(role) for role in ("eos", "sep") if tokenizer.has(role))[:1]
+    first = () if speech.first is None else (speech.first,)
+    if isinstance(parts.backbone, EncoderDecoder):
+        return Voice(end, speech.start, first)
+    framed = tokenizer.has("cls") and tokenizer.encode("a", special=True).ids[0] == tokenizer.id("cls")
+    return Voice(end, before=(tokenizer.id("cls"),) if framed else ())
 
 
 def _logits(head: nn.Module, backbone: Backbone, hidden: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ class Memory(Protocol):
 
 @dataclass(frozen=True)
 class Heard:
-    logits: Tensor  # (S n, V), in 32 bits at least; V without the table's padding
+    logits: Tensor  # (S n, V), in 32 bits at least; V without the table's padding; a search may write into them
     memory: Memory
     looked: Tensor | None = (
         None  # (S n, L) where in the source the last layer looked, mean of heads, if it was asked for
@@ -33,7 +33,8 @@ class Heard:
 class Speaker(Protocol):
     """A model that continues a text (a decoder) or answers one (an encoder-decoder)."""
 
-    vocab: int
+    @property
+    def vocab(self) -> int: ...
 
     def begin(self, batch: Batch, looks: bool = False) -> Heard:
         """Read prompts or sources, padded at their end; n = 1. `looks` asks for `looked`, if there is a source."""

@@ -25,6 +25,7 @@ class Voice:
     end: tuple[int, ...]  # tokens that end a text
     start: tuple[int, ...] = ()  # what a decoder reads before it answers; (): it continues the text itself
     first: tuple[int, ...] = ()  # tokens that every answer begins with (mBART: the language)
+    before: tuple[int, ...] = ()  # tokens before a prompt
     reverse: bool = False  # sources are read from their end, as in training
 
 
@@ -73,6 +74,8 @@ def speak(
 def _inputs(tokenizer: Tokenizer, texts: Sequence[str], voice: Voice, longest: int | None) -> list[list[int]]:
     answers = bool(voice.start)
     inputs = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), special=answers, literal=True)]
+    if not answers:
+        inputs = [[*voice.before, *ids] for ids in inputs]
     for number, ids in enumerate(inputs, 1):
         if not ids:
             raise SesameError(f"text {number}: holds no token of the model; give it some text")
