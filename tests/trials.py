@@ -19,7 +19,7 @@ def die(after: float = 0.0) -> None:
 
 
 def train(name: str, gate: Callable[[], None], seed: int) -> None:
-    """The name says what happens: "killed-early", "killed-waiting", "killed-late", "wrong", "gateless", or nothing."""
+    """The name says what happens: "killed-early", "killed-waiting", "killed-late", "wrong", "gateless", "slow", "long"."""
     rest("prepare", name, seed)
     if "killed-early" in name:
         die()
@@ -30,6 +30,8 @@ def train(name: str, gate: Callable[[], None], seed: int) -> None:
     if "gateless" not in name:
         gate()
     rest("clock", name, seed)
+    if "long" in name:
+        time.sleep(0.8)
     if "killed-late" in name:
         die()
     if "wrong" in name:
