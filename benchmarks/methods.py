@@ -1,46 +1,75 @@
 """Which method teaches a small model most? Every recipe on the same text, tokenizer, size and seconds, then five tasks.
 
-    python benchmarks/methods.py OUT --text TEXT... --data DATA [--budget 90] [--seeds 3] [--parallel 5] [--only bert,albert]
+    python benchmarks/methods.py OUT --text TEXT... --data DATA [--budget 90] [--seeds 3] [--until 580] [--only bert,albert]
     python benchmarks/methods.py --table OUT
 
 The budget is training time: tokenizer, token store and compilation come before the clock starts (`train/rehearsal.py`), the
 last look at held-out text comes within it. A recipe's numbers are its own under a budget; what is the same for all is the
 text, the tokenizer (the recipes of `--own` make theirs), the size, the device and the fine-tuning (`finetune.py`). "scratch"
-is an untrained BERT. What a recipe reached is kept in OUT/RECIPE.json: a second call does only what is missing, and a recipe
-that fails is said and left out. `--table` writes what OUT holds into docs/methods.md.
+is an untrained BERT. A clock has the device for itself; compilations and fine-tunings share it in between (`pipeline.py`).
+What a recipe reached is kept in OUT/RECIPE.json: a second call does only what is missing, and a recipe that fails is said and
+left out. With `--until` a call ends in time, and says what is left. `--table` writes what OUT holds into docs/methods.md.
 """
 
 import argparse
+import gc
 import json
+import math
 import os
+import signal
 import statistics
-import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import finetune
-import report
+from pipeline import Gate, Job, Pipeline, warm_up
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "methods.md"
 TASKS = ("SST-2", "CoLA", "MRPC", "RTE", "STS-B")
 SCRATCH = "scratch"
-LEFT_OUT = ("adapt", "ernie-dialogue")  # goes on from a model; reads dialogues
+ENCODERS = ("encoder", "xlnet")  # the backbones that are compared here
+IMPORTS = [
+    "sesame.pretraining",
+    "sesame.finetuning",
+    "torch._dynamo",
+    "torch.utils.tensorboard",
+    "scipy.stats",
+    "matplotlib.figure",
+]
 ASKED = ("size", "budget", "seeds", "rows", "vocab", "seed")  # what two results must agree in to stand in one table
+
+
+def left_out(name: str) -> str:
+    """Why a recipe cannot be compared on plain text in one language; "" if it can."""
+    from sesame.recipe import read_recipe
+
+    recipe = read_recipe(name)
+    objectives = {name for name, values in recipe.get("objectives", {}).items() if values is not False}
+    if name == "adapt":
+        return "goes on from a model"
+    if "dialogue" in objectives:
+        return "reads dialogues"
+    if recipe.get("backbone", {}).get("kind", "encoder") not in ENCODERS:
+        return "is no encoder"
+    if recipe.get("languages", {}).get("translated") and objectives & {"mlm", "rtd"}:
+        return "needs translations; benchmarks/retrieval.py compares it"
+    return ""
 
 
 def names(given: argparse.Namespace) -> list[str]:
     from sesame.recipe import recipe_names
 
-    known = [name for name in recipe_names() if name not in LEFT_OUT] + [SCRATCH]
+    known = {name: left_out(name) for name in recipe_names()} | {SCRATCH: ""}
     only = [name for name in given.only.split(",") if name]
-    strange = sorted(set(only) - set(known))
-    if strange:
-        raise SystemExit(f"--only {','.join(strange)}: no such recipe; there are {', '.join(known)}")
-    return only or known
+    for name in only:
+        if known.get(name, "no such recipe"):
+            fit = ", ".join(name for name, why in known.items() if not why)
+            raise SystemExit(f"--only {name}: {known.get(name, 'no such recipe')}; there are {fit}")
+    return only or [name for name, why in known.items() if not why]
 
 
 # ---- one recipe ---------------------------------------------------------------------------------------------------------
@@ -62,30 +91,48 @@ def shared_tokenizer(given: argparse.Namespace) -> Path:
     return folder
 
 
-def pretrain(name: str, given: argparse.Namespace) -> None:
+def pretrain(name: str, gate: Gate, given: argparse.Namespace) -> None:
     """Within a process of its own, so that nothing of one recipe is left when the next one starts."""
     from sesame.pretraining import Wishes
     from sesame.pretraining import pretrain as run
 
+    out = given.out / "runs" / name
+    if not (out / "final" / "config.json").is_file():  # scores are of this model, not of one that was lost
+        for file in (given.out / "jobs").glob(f"{name}.*.json"):
+            file.unlink()
     wishes = Wishes(
-        recipe=name, text=given.text, out=given.out / "runs" / name, size=given.size, seed=given.seed, device=given.device,
-        budget=given.budget, rehearse=True, tokenizer=None if name in given.own.split(",") else str(shared_tokenizer(given)),
+        recipe=name, text=given.text, out=out, size=given.size, seed=given.seed, device=given.device, budget=given.budget,
+        rehearse=True, ready=gate, tokenizer=None if name in given.own.split(",") else str(shared_tokenizer(given)),
     )  # fmt: skip
     if name == SCRATCH:  # one step that moves nothing
         wishes = replace(wishes, recipe="bert", budget=None, rehearse=False, steps=1, settings=["optimizer.rate=1e-12"])
     run(wishes)
 
 
-def teach(name: str, task: str, seed: int, given: argparse.Namespace) -> None:
-    """One task with one seed, in a process of its own."""
+def teach(what: tuple[str, str, int], given: argparse.Namespace) -> None:
+    """One task with one seed, in a process that has done and will do others."""
     import torch
 
-    torch.set_num_threads(2)
+    import finetune
+
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // given.parallel))
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are many of us
+    name, task, seed = what
     spec = finetune.TASKS[task]
     spec = replace(spec, rows=min(spec.rows, given.rows))
     folder = given.out / "runs" / name / "final"
     values = finetune.ours(spec, str(folder), given.data, [seed], given.device)
     job_file(given.out, name, task, seed).write_text(json.dumps(values[0]))
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # for the clock that comes next
+
+
+def jobs(name: str, given: argparse.Namespace) -> list[Job]:
+    """The fine-tunings that are missing; all seeds of a long task go before a short one."""
+    todo = [(task, seed) for task in TASKS for seed in range(given.seeds)]
+    files = {(name, *what): job_file(given.out, name, *what) for what in todo}
+    return [Job(name, what, file.with_suffix(".log")) for what, file in files.items() if not file.exists()]
 
 
 def job_file(out: Path, name: str, task: str, seed: int) -> Path:
@@ -96,6 +143,7 @@ def reached(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """What a recipe's run says of itself, and its scores."""
     import torch
 
+    import report
     from sesame.checkpoint.folder import load_parts
 
     run = given.out / "runs" / name
@@ -112,8 +160,8 @@ def reached(name: str, given: argparse.Namespace) -> dict[str, Any]:
         **asked(given),
         "recipe": name,
         "parameters": sum(p.numel() for p in encoder.parameters()),
-        "steps": 0 if name == SCRATCH else max(line["step"] for line in steps),
-        "tokens": 0 if name == SCRATCH else max(line["tokens"] for line in steps),
+        "steps": 0 if name == SCRATCH else max((line["step"] for line in steps), default=0),
+        "tokens": 0 if name == SCRATCH else max((line["tokens"] for line in steps), default=0),
         "mfu": statistics.median([line["mfu"] for line in steps if "mfu" in line] or [0.0]),
         "held_out": looks[-1] if looks else {},
         "scores": scores,
@@ -128,69 +176,51 @@ def asked(given: argparse.Namespace) -> dict[str, Any]:
 # ---- all of them --------------------------------------------------------------------------------------------------------
 
 
-def start(job: str, log: Path) -> "subprocess.Popen[bytes]":
-    """This script again, with the same arguments and one job."""
-    paths = [str(ROOT / "src"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as handle:
-        return subprocess.Popen(
-            [sys.executable, __file__, *sys.argv[1:], "--job", job], stdout=handle, stderr=handle, env=environment
-        )
-
-
-def teach_all(name: str, given: argparse.Namespace) -> list[str]:
-    """All tasks and seeds that are missing, several at a time; gives the logs of those that failed."""
-    todo = [(task, seed) for seed in range(given.seeds) for task in TASKS]
-    todo = [(task, seed) for task, seed in todo if not job_file(given.out, name, task, seed).exists()]
-    running: dict[Path, subprocess.Popen[bytes]] = {}
-    failed = []
-    while todo or running:
-        for log, process in list(running.items()):
-            if process.poll() is not None:
-                del running[log]
-                failed += [str(log)] if process.returncode else []
-        while todo and len(running) < given.parallel:
-            task, seed = todo.pop(0)
-            log = job_file(given.out, name, task, seed).with_suffix(".log")
-            running[log] = start(f"teach:{name}:{task}:{seed}", log)
-        time.sleep(0.1)
-    return failed
-
-
-def one_recipe(name: str, given: argparse.Namespace) -> None:
+def done(name: str, given: argparse.Namespace) -> bool:
     kept = given.out / f"{name}.json"
-    if kept.exists():
-        before = json.loads(kept.read_text())
-        other = {key: before[key] for key, value in asked(given).items() if before[key] != value}
-        if other:
-            raise SystemExit(f"{kept}: was made with {other}; choose another OUT, or the same settings")
-        print(f"{name}: done already", flush=True)
-        return
-    began = time.monotonic()
-    log = given.out / "logs" / f"{name}.txt"
-    if start(f"pretrain:{name}", log).wait():
-        print(f"{name}: the pre-training failed; see {log}", flush=True)
-        return
-    trained = time.monotonic() - began
-    failed = teach_all(name, given)
-    if failed:
-        print(f"{name}: {len(failed)} fine-tunings failed; see {failed[0]}", flush=True)
-        return
-    found = reached(name, given) | {"seconds": [round(trained, 1), round(time.monotonic() - began - trained, 1)]}
-    kept.write_text(json.dumps(found, indent=1))
+    if not kept.exists():
+        return False
+    before = json.loads(kept.read_text())
+    other = {key: before[key] for key, value in asked(given).items() if before[key] != value}
+    if other:
+        raise SystemExit(f"{kept}: was made with {other}; choose another OUT, or the same settings")
+    print(f"{name}: done already", flush=True)
+    return True
+
+
+def keep(name: str, seconds: dict[str, float], given: argparse.Namespace) -> None:
+    found = reached(name, given) | {"seconds": {part: round(value, 1) for part, value in seconds.items()}}
+    (given.out / f"{name}.json").write_text(json.dumps(found, indent=1))
     means = ", ".join(f"{task} {100 * statistics.mean(values):.1f}" for task, values in found["scores"].items())
     print(f"{name}: {found['tokens'] / 1e6:.1f} M tokens; {means}; seconds {found['seconds']}", flush=True)
+
+
+def compare(given: argparse.Namespace, began: float) -> None:
+    paths = [str(ROOT / "src"), str(ROOT / "benchmarks"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the cores to others
+    os.environ.setdefault(
+        "PYTORCH_NVML_BASED_CUDA_CHECK", "1"
+    )  # an import that asks for a GPU must not open it: forks follow
+    warm_up(IMPORTS)
+    todo = [name for name in names(given) if not done(name, given)]
+    shared_tokenizer(given)
+    pipeline = Pipeline(
+        train=partial(pretrain, given=given), teach=partial(teach, given=given), jobs=partial(jobs, given=given),
+        finished=partial(keep, given=given), logs=given.out / "logs", workers=given.parallel, ahead=given.ahead,
+        began=began, until=given.until, expected=2 * given.budget,
+    )  # fmt: skip
+    left = pipeline.run(todo)
+    if left:
+        print(f"no time was left for {', '.join(left)}; the same call again goes on", flush=True)
 
 
 # ---- the page -----------------------------------------------------------------------------------------------------------
 
 
 def table(out: Path) -> str:
+    import report
+
     found = [json.loads(file.read_text()) for file in sorted(out.glob("*.json"))]
     if not found:
         raise SystemExit(f"{out}: holds no results yet")
@@ -215,6 +245,8 @@ def table(out: Path) -> str:
 
 
 def spread(values: list[float]) -> str:
+    import finetune
+
     return finetune.spread(values) if len(values) > 1 else f"{100 * values[0]:.2f}"
 
 
@@ -224,6 +256,7 @@ def average(line: dict[str, Any]) -> float:
 
 def all_recipes() -> str:
     """Every recipe with its paper, out of the recipes themselves."""
+    import report
     from sesame.recipe import read_recipe, recipe_names
 
     rows = []
@@ -235,6 +268,8 @@ def all_recipes() -> str:
 
 
 def main() -> None:
+    began = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # whoever is stopped stops what it started
     parser = argparse.ArgumentParser(description="Compare all recipes at the same budget.")
     parser.add_argument("out", nargs="?", type=Path)
     parser.add_argument("--text", nargs="+")
@@ -247,28 +282,24 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the pre-training")
     parser.add_argument("--seeds", type=int, default=3, help="of the fine-tuning")
     parser.add_argument("--rows", type=int, default=10_000, help="training rows of a task, at most")
-    parser.add_argument("--parallel", type=int, default=5, help="fine-tunings at the same time")
+    parser.add_argument("--parallel", type=int, default=8, help="fine-tunings at the same time")
+    parser.add_argument("--ahead", type=int, default=3, help="recipes that are compiled at the same time")
+    parser.add_argument(
+        "--until", type=float, default=math.inf, help="seconds, after which no recipe should be under way"
+    )
     parser.add_argument("--only", default="", help="a,b: these recipes")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--job", default="", help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path)
     given = parser.parse_args()
     if given.table:
+        import report
+
         report.put("recipes", all_recipes(), PAGE)
         report.put("methods", table(given.table), PAGE)
-        return
-    if given.out is None or not given.text or given.data is None:
+    elif given.out is None or not given.text or given.data is None:
         parser.error("OUT, --text and --data are needed")
-    kind, *what = given.job.split(":")
-    if kind == "pretrain":
-        pretrain(what[0], given)
-    elif kind == "teach":
-        teach(what[0], what[1], int(what[2]), given)
     else:
-        chosen = names(given)
-        shared_tokenizer(given)
-        for name in chosen:
-            one_recipe(name, given)
+        compare(given, began)
 
 
 if __name__ == "__main__":

@@ -237,6 +237,8 @@ class _Job:
             batches = (batch for step in (0, 1, 2, *stairs) for batch in loader.load(step, 0.0))
             shapes, seconds = rehearse(self.model, self.call, batches, self.machine)
             say(f"stage {name}: {shapes} shapes rehearsed in {seconds:.0f} s, which the budget does not count")
+        if self.wishes.ready is not None:
+            self.wishes.ready()
         self.began = time.monotonic()
 
     def _clock(self, last: float) -> Clock:

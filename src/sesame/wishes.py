@@ -1,6 +1,6 @@
 """What a user asks of a pre-training: the wishes, the recipe as they change it, and what makes two runs the same run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class Wishes:
     one_pass: bool = False  # over the text, instead of steps or a budget; see `one_pass.py`
     parallel: Parallel = "auto"  # how many processes hold the weights; see `train/parallel.py`
     rehearse: bool = False  # compile first, and count the budget from there; see `train/rehearsal.py`
+    ready: Callable[[], None] | None = None  # called between the two: comparisons wait there until the device is free
     entities: str | None = None  # a file, one a line: what stages of units = "entities" hide whole
     scale_lr: int = 0  # the batch that the recipe's rate is good for: from there it follows the batch; 0: it stays
 
