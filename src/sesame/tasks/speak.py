@@ -62,7 +62,11 @@ def speak(
             most = min(most, longest - used)
         asked = replace(settings, most=most, fewest=min(settings.fewest, most - 1))
         prefix = [list(voice.first)] * len(rows) if voice.first else None
-        for row, hypotheses in zip(rows, generate(speaker, given, asked, voice.end, prefix=prefix), strict=True):
+        said = (
+            given if given.outputs is None else Batch(given.outputs, torch.full_like(given.lengths, len(voice.start)))
+        )
+        hypotheses_of = generate(speaker, given, asked, voice.end, prefix=prefix, before=said)
+        for row, hypotheses in zip(rows, hypotheses_of, strict=True):
             found[row] = [
                 Said(tokenizer.decode(h.ids), h.score, h.logprob, h.end is not None, h.ids) for h in hypotheses
             ]
