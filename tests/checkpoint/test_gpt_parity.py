@@ -214,7 +214,7 @@ def left_to_right(head: Any, **more: Any) -> Parts:
     torch.manual_seed(5)
     config = EncoderConfig(70, 24, 2, 4, max_length=20, segments=0, causal=True, **more)
     name = "lm" if isinstance(head, DecoderHead) else "mlm"
-    parts = Parts(Encoder(config), {name: head}, speech=Speech((), (3,), 0) if name == "lm" else None)
+    parts = Parts(Encoder(config), {name: head}, speech=Speech((), (3,), 0))
     for module in (parts.backbone, *parts.heads.values()):
         noisy(module)
     return parts
@@ -255,6 +255,7 @@ def test_the_head_of_masks_speaks_from_left_to_right(tmp_path: Path) -> None:
     """What objectives.clm leaves behind."""
     parts = left_to_right(MaskedLMHead(24, 24, 70, "gelu", 1e-12), order="pre")
     back = load_parts(saved(parts, tmp_path / "ours"))
+    assert back.speech == parts.speech
     batch, real, _ = inputs(70)
     assert_equal(token_by_token(back, batch)[real], ours(parts, batch)[real])
     both_ways = Parts(Encoder(EncoderConfig(70, 24, 1, 4)), dict(back.heads))

@@ -23,6 +23,7 @@ from sesame.checkpoint.heads import kept, pretrained_heads, read_speaking, speak
 from sesame.checkpoint.hf import FAMILIES, find_family
 from sesame.checkpoint.names import Row, export_state, import_state
 from sesame.checkpoint.own import read_own, write_own
+from sesame.checkpoint.speech import FILE as SPEECH
 from sesame.checkpoint.speech import Speech, describe_speech, read_speech, write_speech
 from sesame.checkpoint.tasks import OURS, describe, leading, read_tasks
 from sesame.checkpoint.weights import read_weights
@@ -166,7 +167,7 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
     else:
         known = ", ".join(sorted(FAMILIES))
         raise SesameError(f"{folder / 'config.json'}: models of type {kind!r} do not open here yet; known are {known}")
-    if speaking(parts.heads):
+    if speaking(parts.heads) or (kind == OWN and (folder / SPEECH).is_file()):
         silent = {} if kind == OWN else FAMILIES[kind].SILENT[kind]
         parts.speech = read_speech(folder, found, isinstance(parts.backbone, EncoderDecoder), silent)
     if tokenizer:
