@@ -108,6 +108,11 @@ def work_of(objectives: Mapping[str, Any], length: int, progress: float | None =
     if "plm" in objectives:
         order = objectives["plm"]
         return Work(length, 1 / order.every, part=order.part, both=order.backward > 0)
+    if "span" in objectives:
+        source, target = objectives["span"].room(length)
+        return Work(source, answer=target / source)
+    if "mass" in objectives:
+        return Work(length, answer=objectives["mass"].rate)
     if "mlm" in objectives:
         config = objectives["mlm"]
         masked = config.rate
