@@ -18,8 +18,8 @@ def register(app: typer.Typer) -> None:
     app.command()(embed)
 
 
-def lines_of(texts: list[str] | None, file: Path | None) -> list[str]:
-    """Texts from the command line, from a file (one a line), or from standard input."""
+def lines_of(texts: list[str] | None, file: Path | None, empty: bool = False) -> list[str]:
+    """Texts from the command line, from a file (one a line), or from standard input; `empty` lines are left out or kept."""
     from sesame.errors import SesameError
 
     if texts:
@@ -28,10 +28,10 @@ def lines_of(texts: list[str] | None, file: Path | None) -> list[str]:
         return texts
     if file is None and sys.stdin.isatty():
         raise SesameError('give a text, such as "Paris is the [MASK] of France.", or --file FILE, or pipe lines in')
-    found = [line for line in _lines(file) if line.strip()]
-    if not found:
+    found = list(_every_line(file) if empty and file else _lines(file))
+    if not any(line.strip() for line in found):
         raise SesameError(f"{file or 'standard input'}: holds no text")
-    return found
+    return found if empty else [line for line in found if line.strip()]
 
 
 def _check_utf8(text: str, place: str) -> None:
@@ -40,6 +40,18 @@ def _check_utf8(text: str, place: str) -> None:
 
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise SesameError(f"{place}: the text is not UTF-8; convert it, for example with iconv")
+
+
+def _every_line(file: Path) -> Iterator[str]:
+    from sesame.data.streams import lines
+    from sesame.errors import SesameError
+
+    if not file.is_file():
+        raise SesameError(f"{file}: no such file; check the name")
+    for number, text, whole in lines(file, 1 << 20, None):
+        if not whole:
+            raise SesameError(f"{file}:{number}: is longer than a million characters; a line is one text")
+        yield text
 
 
 def _lines(file: Path | None) -> Iterator[str]:

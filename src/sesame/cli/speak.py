@@ -41,7 +41,7 @@ def translate(
 
     Example: sesame translate runs/en-de --file test.en --beams 5 > test.de
     """
-    wanted = lines_of(texts, file)
+    wanted = lines_of(texts, file, empty=True)
     settings = {
         "beams": beams, "best": best, "penalty": penalty, "alpha": alpha, "coverage": coverage, "fewest": fewest,
         "no_repeat": no_repeat,
@@ -71,7 +71,7 @@ def generate(
 
     Example: sesame generate runs/gpt "Once upon a time" --top-p 0.9 --best 3
     """
-    wanted = lines_of(texts, file)
+    wanted = lines_of(texts, file, empty=True)
     settings: dict[str, Any] = {"best": best, "fewest": fewest, "no_repeat": no_repeat, "beams": beams}
     if not greedy and beams == 1:
         settings |= {"sample": True, "seed": seed, "temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -83,20 +83,25 @@ def _speak(
     batch: int, json: bool,
 ) -> None:  # fmt: skip
     import sesame
-    from sesame.progress import bar
+    from sesame.progress import bar, say
+    from sesame.tasks.speak import Said
 
     if most is not None:
         settings["most"] = most
     loaded = sesame.load(model, device)
-    with bar(how, len(texts), "texts") as shown:
+    given = [text for text in texts if text.strip()]
+    if len(given) < len(texts):
+        say(f"{len(texts) - len(given)} of {len(texts)} lines are empty, and so are their answers")
+    with bar(how, len(given), "texts") as shown:
         if how == "translate":
-            found = loaded.translate(texts, begin=begin, batch=batch, shown=shown, **settings)
+            said = iter(loaded.translate(given, begin=begin, batch=batch, shown=shown, **settings))
         else:
-            found = loaded.generate(texts, batch=batch, shown=shown, **settings)
-    for text, answers in zip(texts, found, strict=True):
+            said = iter(loaded.generate(given, batch=batch, shown=shown, **settings))
+    for text in texts:
+        answers = next(said) if text.strip() else [Said("", 0.0, 0.0, True, [])]
         if json:
-            said = [{"text": a.text, "score": a.score, "logprob": a.logprob, "ended": a.ended} for a in answers]
-            typer.echo(jsonlib.dumps({"text": text, "answers": said}, ensure_ascii=False))
+            all = [{"text": a.text, "score": a.score, "logprob": a.logprob, "ended": a.ended} for a in answers]
+            typer.echo(jsonlib.dumps({"text": text, "answers": all}, ensure_ascii=False))
         else:
             for answer in answers:
                 typer.echo(answer.text if how == "translate" else text + answer.text)

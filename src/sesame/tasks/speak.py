@@ -67,12 +67,18 @@ def speak(
         )
         hypotheses_of = generate(speaker, given, asked, voice.end, prefix=prefix, before=said)
         for row, hypotheses in zip(rows, hypotheses_of, strict=True):
+            prompt = [] if voice.start else inputs[row]
             found[row] = [
-                Said(tokenizer.decode(h.ids), h.score, h.logprob, h.end is not None, h.ids) for h in hypotheses
+                Said(_text(tokenizer, prompt, h.ids), h.score, h.logprob, h.end is not None, h.ids) for h in hypotheses
             ]
         if shown is not None:
             shown.advance(len(rows))
     return found
+
+
+def _text(tokenizer: Tokenizer, prompt: list[int], ids: list[int]) -> str:
+    """What follows the prompt: whether a space stands between them, only both together tell."""
+    return tokenizer.decode([*prompt, *ids]).removeprefix(tokenizer.decode(prompt)) if prompt else tokenizer.decode(ids)
 
 
 def _inputs(tokenizer: Tokenizer, texts: Sequence[str], voice: Voice, longest: int | None) -> list[list[int]]:

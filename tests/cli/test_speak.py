@@ -1,0 +1,135 @@
+"""`sesame translate` and `sesame generate`: order, batches, n-best, what is too long, what cannot speak."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import sesame
+from sesame.backbones import Backbone, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
+from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.speech import Speech
+from sesame.objectives.decoder_head import DecoderHead
+from sesame.text.template import framed
+from tests.cli.calling import Cli
+from tests.languages import word_tokenizer
+
+WORDS = [f"w{chr(97 + i)}" for i in range(20)]
+LONGEST = 16
+
+
+def written(folder: Path, backbone: Backbone, heads: dict[str, torch.nn.Module], speech: Speech | None) -> Path:
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for module in (backbone, *heads.values()):
+            for weight in module.parameters():
+                weight.normal_(0.0, 0.6)
+    folder.mkdir()
+    tokenizer = framed(word_tokenizer(WORDS), "end")
+    save_parts(folder, Parts(backbone, heads, tokenizer, speech=speech))
+    return folder
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Path:
+    backbone = EncoderDecoder(EncoderDecoderConfig(25, 16, 1, 2, max_length=LONGEST))
+    return written(
+        tmp_path / "answers",
+        backbone,
+        {"seq2seq": DecoderHead(16, 25, tied=False, bias="fixed")},
+        Speech((2,), (3,), 0),
+    )
+
+
+@pytest.fixture
+def decoder(tmp_path: Path) -> Path:
+    backbone = Encoder(EncoderConfig(25, 16, 1, 2, segments=0, causal=True, order="pre", max_length=LONGEST, eps=1e-5))
+    return written(tmp_path / "decoder", backbone, {"lm": DecoderHead(16, 25, tied=False)}, Speech((), (3,), 0))
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    return written(tmp_path / "encoder", Encoder(EncoderConfig(25, 16, 1, 2)), {}, None)
+
+
+def test_answers_come_in_order_whatever_the_batch(cli: Cli, answers: Path, tmp_path: Path) -> None:
+    sources = ["wa", "wb wc wd we wf", "wa wb", "wk wl wm wn wo wp wq"]
+    file = tmp_path / "sources.txt"
+    file.write_text("\n".join(sources))
+    together = cli("translate", answers, "--file", file).fine().out.splitlines()
+    alone = [cli("translate", answers, source).fine().out.rstrip("\n") for source in sources]
+    small = cli("translate", answers, "--file", file, "--batch", 2).fine().out.splitlines()
+    assert together == alone == small
+    assert len(set(together)) > 1
+
+
+def test_several_answers_with_scores(cli: Cli, answers: Path) -> None:
+    line = json.loads(cli("translate", answers, "wa wb wc", "--best", 3, "--json").fine().out)
+    scores = [answer["score"] for answer in line["answers"]]
+    assert line["text"] == "wa wb wc"
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == 3
+    greedy = sesame.load(answers).translate("wa wb wc", beams=1, alpha=0.0)[0][0]
+    assert greedy.score == greedy.logprob
+
+
+def test_empty_lines_keep_their_place(cli: Cli, answers: Path, tmp_path: Path) -> None:
+    file = tmp_path / "sources.txt"
+    file.write_text("wa\n\nwb wc\n\n\nwd\n")
+    result = cli("translate", answers, "--file", file).fine()
+    lines = result.out.split("\n")
+    assert [bool(line) for line in lines[:6]] == [True, False, True, False, False, True]
+    assert "3 of 6 lines are empty" in result.err
+    piped = cli("translate", answers, given=b"wa\n\nwb wc\n").fine().out.split("\n")
+    assert piped[:3] == lines[:3]
+
+
+def test_what_every_answer_begins_with(cli: Cli, answers: Path) -> None:
+    found = cli("translate", answers, "wa", "wb wc", "--begin", "wk wl").fine().out.splitlines()
+    assert all(line.startswith("wk wl") for line in found)
+
+
+def test_long_sources_are_counted(cli: Cli, answers: Path) -> None:
+    result = cli("translate", answers, "wa", " ".join(["wb"] * 40)).fine()
+    assert "1 of 2 sources have more than 16 tokens" in result.err
+    assert len(result.out.splitlines()) == 2
+
+
+def test_draws_depend_on_seed_and_number_alone(cli: Cli, decoder: Path) -> None:
+    prompts = ["wa wb", "wc", "wd we wf"]
+    many = cli("generate", decoder, *prompts, "--most", 8).fine().out.splitlines()
+    again = cli("generate", decoder, *prompts, "--most", 8, "--batch", 1).fine().out.splitlines()
+    other = cli("generate", decoder, *prompts, "--most", 8, "--seed", 1).fine().out.splitlines()
+    assert many == again != other
+    assert all(line.startswith(f"{prompt} w") for line, prompt in zip(many, prompts, strict=True))
+
+
+def test_greedy_equals_transformers(cli: Cli, decoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(decoder), AutoTokenizer.from_pretrained(decoder)
+    ids = tokenizer("wa wb wc", return_tensors="pt", add_special_tokens=False)["input_ids"]
+    theirs = model.generate(ids, do_sample=False, max_new_tokens=8)[0, 3:].tolist()
+    ours = sesame.load(decoder).generate("wa wb wc", most=8)[0][0]
+    assert ours.ids + ([3] if ours.ended else []) == theirs
+
+
+def test_a_prompt_that_leaves_no_room(cli: Cli, decoder: Path) -> None:
+    cli("generate", decoder, "wa", " ".join(["wb"] * 16)).refused("prompt 2", "16 tokens")
+    found = sesame.load(decoder).generate(" ".join(["wb"] * 14), most=50)[0][0]
+    assert len(found.ids) <= 2
+
+
+def test_models_that_cannot(cli: Cli, answers: Path, decoder: Path, encoder: Path) -> None:
+    cli("generate", answers, "wa").refused("sesame translate")
+    cli("translate", decoder, "wa").refused("sesame generate")
+    cli("translate", encoder, "wa").refused("no encoder and decoder")
+    cli("generate", encoder, "wa").refused("left to right")
+
+
+def test_settings_that_cannot_be(cli: Cli, answers: Path, decoder: Path) -> None:
+    cli("translate", answers, "wa", "--best", 9).refused("beams")
+    cli("translate", answers, "wa", "--penalty", "odd").refused("penalty")
+    cli("generate", decoder, "wa", "--temperature", 0).refused("temperature")
+    cli("translate", answers, given=b" \n").refused("holds no text")
