@@ -78,10 +78,13 @@ def test_long_pairs_are_left_out_and_counted(tmp_path: Path, capsys: pytest.Capt
     st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=60),
     st.integers(1, 200),
     st.integers(0, 9),
+    st.booleans(),
 )
-def test_every_pair_is_in_one_batch_and_none_is_too_large(sizes: list[tuple[int, int]], most: int, seed: int) -> None:
+def test_every_pair_is_in_one_batch_and_none_is_too_large(
+    sizes: list[tuple[int, int]], most: int, seed: int, fixed: bool
+) -> None:
     array = np.array(sizes)
-    order, starts = plan_batches(array, most, seed)
+    order, starts = plan_batches(array, most, seed, fixed)
     assert sorted(order.tolist()) == list(range(len(sizes)))
     assert starts[0] == 0
     assert starts[-1] == len(sizes)
@@ -89,6 +92,7 @@ def test_every_pair_is_in_one_batch_and_none_is_too_large(sizes: list[tuple[int,
         assert end > begin
         rows = array[order[begin:end]]
         assert rows.max() * len(rows) <= most or len(rows) == 1
+        assert not fixed or len({-(-width // 8) for width in rows.max(axis=1)}) == 1
 
 
 def loader(folder: Path, seed: int = 0, rank: int = 0, ranks: int = 1) -> BucketLoader:
@@ -126,6 +130,17 @@ def test_steps_are_cut_into_parts_that_fit(tmp_path: Path) -> None:
             assert batch.size * widest <= 20 or batch.size == 1
         again = found.load(step, 0.0)
         assert all(torch.equal(a.ids, b.ids) for a, b in zip(batches, again, strict=True))
+
+
+def test_few_shapes_for_a_gpu(tmp_path: Path) -> None:
+    found = loader(tmp_path)
+    found.packer.fixed = True
+    found = bucketed(Loader(found.packer, 8, 8, 0, found.corrupt), 200, 10_000)
+    batches = [batch for step in range(len(found.starts) - 1) for batch in found.load(step, 0.0)]
+    assert {batch.ids.shape[1] for batch in batches} == {8, 16}
+    assert all(batch.ids.shape == batch.targets["seq2seq"].labels.shape for batch in batches)
+    assert len({batch.ids.shape for batch in batches}) <= 4 < len(batches)
+    assert sum(flat(batches).values()) == 200
 
 
 def test_ranks_share_a_step(tmp_path: Path) -> None:

@@ -56,9 +56,12 @@ class AnswerPacker(Packer):
             )
 
     def draw(self, rows: Ints, keys: chance.Words) -> Batch:
-        first = self.rows[rows, 0]
-        sources, lengths = self._side(first, self.sizes[rows, 0] - 1, self.specials.pad, self.reverse)
-        answers, _ = self._side(first + 1, self.sizes[rows, 1] - 1, IGNORE, False)
+        first, sizes = self.rows[rows, 0], self.sizes[rows]
+        widths = sizes.max(axis=0)
+        if self.fixed:
+            widths = np.full(2, -(-widths.max() // ROUND) * ROUND)
+        sources, lengths = self._side(first, sizes[:, 0] - 1, int(widths[0]), self.specials.pad, self.reverse)
+        answers, _ = self._side(first + 1, sizes[:, 1] - 1, int(widths[1]), IGNORE, False)
         return Batch(
             ids=torch.from_numpy(sources),
             lengths=torch.from_numpy(lengths),
@@ -67,10 +70,8 @@ class AnswerPacker(Packer):
             targets={NAME: Targets(torch.from_numpy(answers))},
         )
 
-    def _side(self, sentence: Ints, sizes: Ints, fill: int, reverse: bool) -> tuple[Ints, Ints]:
+    def _side(self, sentence: Ints, sizes: Ints, width: int, fill: int, reverse: bool) -> tuple[Ints, Ints]:
         """These sentences, closed by a separator, as padded rows; and their lengths."""
-        width = int(sizes.max()) + 1
-        width = -(-width // ROUND) * ROUND if self.fixed else width
         places = np.arange(width)[None, :]
         order = sizes[:, None] - 1 - places if reverse else places
         inside = places < sizes[:, None]
@@ -80,15 +81,22 @@ class AnswerPacker(Packer):
         return ids, (sizes + 1).astype(np.int64)
 
 
-def plan_batches(sizes: Ints, most: int, seed: int) -> tuple[Ints, Ints]:
-    """Rows by length, and where each batch begins among them: at most `most` places on the wider side, at least one row."""
+def plan_batches(sizes: Ints, most: int, seed: int, fixed: bool = False) -> tuple[Ints, Ints]:
+    """Rows by length, and where each batch begins among them: at most `most` places on the wider side, at least one row.
+
+    `fixed`: widths are rounded up and a batch has one of them, so that few shapes occur.
+    """
     luck = chance.keys(chance.key(seed, 0x425543), np.arange(len(sizes)))
-    order = np.lexsort((luck, sizes[:, 1], sizes[:, 0], sizes.max(axis=1)))
-    widths = sizes.max(axis=1)[order]  # rising, so a batch is as wide as its last row
-    starts = [0]
-    for number, width in enumerate(widths.tolist()):
-        if (number + 1 - starts[-1]) * width > most and number > starts[-1]:
+    widths = sizes.max(axis=1)
+    if fixed:
+        widths = -(-widths // ROUND) * ROUND
+    order = np.lexsort((luck, widths)) if fixed else np.lexsort((luck, sizes[:, 1], sizes[:, 0], widths))
+    starts, before = [0], -1
+    for number, width in enumerate(widths[order].tolist()):  # rising, so a batch is as wide as its last row
+        full = (number + 1 - starts[-1]) * width > most or (fixed and width != before)
+        if full and number > starts[-1]:
             starts.append(number)
+        before = width
     return order.astype(np.int64), np.array([*starts, len(order)], dtype=np.int64)
 
 
@@ -116,6 +124,6 @@ class BucketLoader(Loader):
 def bucketed(basic: Loader, places: int, micro: int) -> BucketLoader:
     """A loader like `basic`, whose steps are batches of so many places, `micro` of them at a time."""
     assert isinstance(basic.packer, AnswerPacker)
-    order, starts = plan_batches(basic.packer.sizes, places, basic.seed)
+    order, starts = plan_batches(basic.packer.sizes, places, basic.seed, basic.packer.fixed)
     given = {item.name: getattr(basic, item.name) for item in fields(basic)}
     return BucketLoader(**(given | {"batch": places, "micro": micro, "order": order, "starts": starts}))
