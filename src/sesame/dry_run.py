@@ -21,6 +21,7 @@ import torch
 from sesame import pretraining
 from sesame.backbones.flops import step_memory, weights_memory
 from sesame.checkpoint.run import Run
+from sesame.data.answer_pack import BucketLoader
 from sesame.data.batch import Batch
 from sesame.data.loader import Loader
 from sesame.errors import SesameError
@@ -137,14 +138,19 @@ class _Planner:
     def _stage(self, name: str, stage: Stage) -> "_Measured":
         whole = self.job.examples.loader(replace(stage, ramp=0), 1)
         rows = sum(map(len, self.job.examples.packers(self.job.examples.train, stage)))
-        work = work_of(self.recipe.objectives, stage.length)
+        work = self.job.examples.work(stage, whole)
         account = Account.of(self.job.model.backbone.config, work, self.machine)
 
         def loader(batch: int, micro: int) -> Loader:
             return replace(whole, batch=batch, micro=micro)
 
-        micro, most = self._micro(name, stage, lambda count: loader(count, count).load(0, self._greediest()))
-        source = loader(stage.batch, micro)
+        batch = stage.batch
+        if isinstance(whole, BucketLoader):  # a step has so many places, whatever the number of its rows
+            source: Loader = self.job.examples.loader(stage, self.job.examples.micro(stage))
+            batch = micro = most = whole.usual
+        else:
+            micro, most = self._micro(name, stage, lambda count: loader(count, count).load(0, self._greediest()))
+            source = loader(batch, micro)
         try:
             speed = self.probe.speed(lambda step: source.load(step, 0.5), STEPS["cuda" if self.cuda else "cpu"])
         except torch.OutOfMemoryError:
@@ -154,7 +160,7 @@ class _Planner:
             ) from None
         rate = speed.tokens_per_second
         plan = StagePlan(
-            name=name, length=stage.length, batch=stage.batch, micro=micro, most=most, flops_per_token=account.flops,
+            name=name, length=stage.length, batch=batch, micro=micro, most=most, flops_per_token=account.flops,
             tokens_per_second=rate, mfu=account.mfu(rate), padding=speed.padding, memory=speed.memory,
             loading=speed.loading,
         )  # fmt: skip

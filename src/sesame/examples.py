@@ -1,11 +1,12 @@
 """Where the examples of a pre-training come from: packers over the text, the loader of a stage, held-out batches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from sesame import chance
+from sesame.backbones.flops import Work
 from sesame.data.answer_pack import AnswerPacker, bucketed
 from sesame.data.batch import Batch
 from sesame.data.dialogue_pack import DialoguePacker
@@ -18,6 +19,7 @@ from sesame.mixture import Mixture
 from sesame.objectives.model import Model
 from sesame.recipe import Recipe, Stage
 from sesame.text import Tokenizer
+from sesame.train.accounting import work_of
 from sesame.train.precision import Machine
 
 HELD_OUT = chance.key(0x4556414C)  # the chance of held-out examples: the same in every run
@@ -79,6 +81,14 @@ class Examples:
         mix = self.recipe.languages
         shares = source_shares(self.train.sources, mix.exponent, mix.translated)
         return mixed(basic, packers, shares)
+
+    def work(self, stage: Stage, loader: Loader) -> Work:
+        """What is done with a row; pairs are as long as they are on average."""
+        work = work_of(self.recipe.objectives, stage.length)
+        if not isinstance(loader.packer, AnswerPacker):
+            return work
+        source, answer = loader.packer.sizes.mean(axis=0).tolist()
+        return replace(work, length=max(1, round(source)), answer=answer / source)
 
     def micro(self, stage: Stage) -> int:
         """Sequences at a time: what stays in the cache of a CPU, what fits into the memory of a GPU."""

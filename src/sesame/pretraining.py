@@ -41,7 +41,7 @@ from sesame.preparation import gather_ingredients
 from sesame.progress import Bar, bar, duration, say
 from sesame.recipe import Recipe, Stage, how_scaled
 from sesame.text import Tokenizer
-from sesame.train.accounting import Account, note, work_of
+from sesame.train.accounting import Account, note
 from sesame.train.compute import computing, replaying
 from sesame.train.events import Events
 from sesame.train.health import Health, Look
@@ -250,7 +250,7 @@ class _Job:
     def _stage(self, name: str, stage: Stage, clock: Clock, shown: Bar) -> None:
         self._drop(stage)
         loader = self._loader(name, stage)
-        work = work_of(self.recipe.objectives, stage.length)
+        work = self.examples.work(stage, loader)
         account = Account.of(self.model.backbone.config, work, self.machine, self.world.ranks)
         offset = self.state.step - self.state.stage_step
         if self.state.held_out and not self.next_look:  # resumed: the last look is still good

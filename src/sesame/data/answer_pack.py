@@ -116,6 +116,15 @@ class BucketLoader(Loader):
             )
         return np.full(len(rows), epoch[0]), rows
 
+    @property
+    def usual(self) -> int:
+        """Pairs in a step, on average."""
+        return max(1, round(len(self.order) / (len(self.starts) - 1)))
+
+    def before(self, step: int) -> int:
+        """Pairs in all steps before this one: about so many, exact after whole epochs."""
+        return step * len(self.order) // (len(self.starts) - 1)
+
     def at_once(self, rows: Ints) -> int:
         assert isinstance(self.packer, AnswerPacker)
         return max(1, self.micro // int(self.packer.sizes[rows].max()))
