@@ -32,6 +32,8 @@ from sesame.mixture import Mixture, gather_mixture, mixed_tokenizer
 from sesame.objectives import MaskedLMHead, Vocab
 from sesame.objectives import build as build_objectives
 from sesame.objectives.base import Together
+from sesame.objectives.clm import CausalLM
+from sesame.objectives.decoder_head import DecoderHead
 from sesame.objectives.denoise import stop_ids
 from sesame.objectives.mlm import MaskedLM
 from sesame.objectives.model import Model
@@ -179,6 +181,11 @@ def _numbered(spoken: tuple[str, ...], started: Parts | None, wishes: Wishes) ->
     return known or spoken
 
 
+def _telling(head: nn.Module) -> MaskedLMHead | DecoderHead:
+    assert isinstance(head, MaskedLMHead | DecoderHead)
+    return head
+
+
 def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:
     """Put the start model's heads into the objectives; gives those that no objective trains: a pooler."""
     for part in objective.all():
@@ -187,6 +194,10 @@ def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:
             part.head = head  # as it is: its table may be its own
         if isinstance(part, PermutationLM) and isinstance(head, TableHead):
             part.head = head
+        if isinstance(part, CausalLM):  # either kind tells the next token: it goes on with the one that has learnt to
+            part.head = next(
+                (_telling(started.heads[name]) for name in ("lm", "mlm") if name in started.heads), part.head
+            )
     trained = objective.heads()
     for name, head in trained.items():
         if name in started.heads:

@@ -100,7 +100,7 @@ def perplexity(
         raise SesameError("perplexity: there is no text; give at least one word")
     backbone.eval(), head.eval()
     length = reading.length or _length(backbone, remembers)
-    start, pad = _role(tokenizer, "cls", "bos", "eos", "sep"), tokenizer.ids().get("pad", 0)
+    start, pad = _start(tokenizer), tokenizer.ids().get("pad", 0)
     table, nats = backbone.token_table(), 0.0
     walk = _by_memory if remembers else _by_windows
     for states, labels in walk(backbone, rows, start, pad, length, reading):
@@ -179,13 +179,20 @@ def _nats(head: nn.Module, table: Tensor, states: Tensor, labels: Tensor) -> Ten
 def _head(parts: Parts) -> nn.Module:
     if not getattr(parts.backbone.config, "causal", False):
         raise SesameError("perplexity needs a model that reads from left to right, such as a gpt or a transformer-xl")
-    if "mlm" not in parts.heads:
+    head = next((parts.heads[name] for name in ("lm", "mlm") if name in parts.heads), None)
+    if head is None:
         raise SesameError("perplexity: this model has no head that tells tokens; pre-train it with objectives.clm")
-    return parts.heads["mlm"]
+    return head
 
 
 def _length(backbone: Backbone, remembers: bool) -> int:
     return (backbone.config.memory if remembers else 0) or backbone.longest or LENGTH
+
+
+def _start(tokenizer: Tokenizer) -> int:
+    """What began each row in training: the class token where texts begin with it, else what stands between texts."""
+    framed = tokenizer.has("cls") and tokenizer.encode("a", special=True).ids[:1] == [tokenizer.id("cls")]
+    return tokenizer.id("cls") if framed else _role(tokenizer, "bos", "eos", "sep", "cls")
 
 
 def _role(tokenizer: Tokenizer, *roles: str) -> int:
