@@ -149,12 +149,11 @@ def test_a_block_is_merely_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("recipe", ["gpt", "gpt2"])
+@pytest.mark.parametrize(("recipe", "seed"), [("gpt", 0), ("gpt", 1), ("gpt2", 0), ("gpt2", 1)])
 def test_a_chain_is_learnt_near_its_entropy(recipe: str, seed: int, tmp_path: Path) -> None:
     """H = - sum of start_i step_ij log step_ij per word; what is drawn from the model follows the chain."""
     chain = Chain(30, seed)
-    (tmp_path / "text.txt").write_text(chain.text(300, 5, 40, seed), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(chain.text(300, 1, 200, seed), encoding="utf-8")
     steps = np.where(chain.step > 0, chain.step, 1.0)
     entropy = float(-(chain.start @ (chain.step * np.log(steps)).sum(1)))
     settings = (
@@ -162,13 +161,14 @@ def test_a_chain_is_learnt_near_its_entropy(recipe: str, seed: int, tmp_path: Pa
         "backbone.dropout=0.0", "backbone.attention_dropout=0.0", "optimizer.rate=2e-3", "schedule.warmup=0.1",
     )  # fmt: skip
     final = pretrain(
-        Wishes(recipe, [str(tmp_path / "text.txt")], tmp_path / "run", size="tiny", steps=300, seed=seed,
+        Wishes(recipe, [str(tmp_path / "text.txt")], tmp_path / "run", size="tiny", steps=200, seed=seed,
                settings=settings, device="cpu")
     )  # fmt: skip
     parts = load_parts(final)
-    held = " ".join(chain.text(20, 1, 200, 99).split("\n\n"))
-    found = perplexity(parts, held.replace("\n", " ").split("  "), Reading(length=63))
-    assert found.nats / found.pieces < entropy + 0.12
+    held = chain.text(10, 1, 100, 99).strip().split("\n\n")
+    found = perplexity(parts, held, Reading(length=63, stride=16, joined=False))
+    first = -np.log(chain.start).mean() / 100  # each text's first word follows nothing
+    assert entropy - 0.05 < found.nats / found.pieces < entropy + first + 0.1
     model, follows, words = sesame.load(final, "cpu"), 0, 0
     for [answer] in model.generate([chain.words[n] for n in range(10)], most=40, sample=True, seed=seed):
         said = [chain.words.index(word) for word in answer.text.split() if word in chain.words]

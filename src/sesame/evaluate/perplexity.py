@@ -100,6 +100,10 @@ def perplexity(
         raise SesameError("perplexity: there is no text; give at least one word")
     backbone.eval(), head.eval()
     length = reading.length or _length(backbone, remembers)
+    if not remembers and backbone.longest is not None and length > backbone.longest:
+        raise SesameError(
+            f"perplexity: windows of {length} tokens do not fit a model of {backbone.longest}; shorten them"
+        )
     start, pad = _start(tokenizer), tokenizer.ids().get("pad", 0)
     table, nats = backbone.token_table(), 0.0
     walk = _by_memory if remembers else _by_windows
@@ -176,9 +180,16 @@ def _nats(head: nn.Module, table: Tensor, states: Tensor, labels: Tensor) -> Ten
     return F.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), labels[asked], reduction="sum")
 
 
-def _head(parts: Parts) -> nn.Module:
+def check_reads(parts: Parts, place: str) -> None:
+    """Complain about a model that cannot be asked, before any text is read."""
     if not getattr(parts.backbone.config, "causal", False):
-        raise SesameError("perplexity needs a model that reads from left to right, such as a gpt or a transformer-xl")
+        raise SesameError(
+            f"{place}: perplexity needs a model that reads from left to right, such as a gpt or a transformer-xl"
+        )
+
+
+def _head(parts: Parts) -> nn.Module:
+    check_reads(parts, "this model")
     head = next((parts.heads[name] for name in ("lm", "mlm") if name in parts.heads), None)
     if head is None:
         raise SesameError("perplexity: this model has no head that tells tokens; pre-train it with objectives.clm")
