@@ -6,6 +6,7 @@ makes things while the others wait; then they find them.
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -131,9 +132,12 @@ def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Pat
         run.bind([name for mixture in mixed for name in mixture.stores()])
         return Ingredients(tokenizer, *mixed, started, spoken)
     cache = cache_folder()
-    store = build_store(files, tokenizer, cache, field=wishes.field, turns=turns)
+    # Who learns to write must see what stands between sentences.
+    verbatim = recipe.tokenizer.template == "end" and "clm" in recipe.objectives
+    build = partial(build_store, tokenizer=tokenizer, cache=cache, field=wishes.field, turns=turns, verbatim=verbatim)
+    store = build(files)
     if wishes.valid:
-        held = build_store(corpus_files(wishes.valid), tokenizer, cache, field=wishes.field, turns=turns)
+        held = build(corpus_files(wishes.valid))
         train, valid = hold_out(store, 0, 0.0)[0], hold_out(held, 0, 0.0)[0]
     else:
         train, valid = hold_out(store, wishes.seed)
