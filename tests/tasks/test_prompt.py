@@ -21,6 +21,7 @@ from sesame.errors import SesameError
 from sesame.evaluate.shots import draw, few_shot
 from sesame.generate import Heard, judge
 from sesame.objectives.decoder_head import DecoderHead
+from sesame.pretraining import Wishes, pretrain
 from sesame.tasks.prompt import Prompter, Template, answered, words_of
 from sesame.tasks.speak import Voice
 from tests.languages import word_tokenizer
@@ -317,3 +318,31 @@ def test_questions_and_choices(model: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(SesameError, match=why):
             few_shot(str(model), str(tmp_path / "choice.jsonl"), kind=kind, **more, device="cpu")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_was_read_is_answered_without_teaching(seed: int, tmp_path: Path) -> None:
+    """Each document names two things of one kind and then the kind. Whoever has read many knows unseen pairs."""
+    luck = torch.Generator().manual_seed(seed)
+    kinds = {"fruit": [f"f{a}" for a in "abcdefgh"], "stone": [f"s{a}" for a in "abcdefgh"]}
+
+    def row(kind: str) -> str:
+        one, other = torch.randint(0, 8, (2,), generator=luck).tolist()
+        return f"{kinds[kind][one]} and {kinds[kind][other]}"
+
+    documents = [f"{row(kind)} are {kind}" for _ in range(1500) for kind in kinds]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    wishes = Wishes(
+        "gpt2", [str(tmp_path / "text.txt")], tmp_path / "run", steps=130, seed=seed, device="cpu",
+        settings=("backbone.width=64", "backbone.depth=2", "backbone.heads=2", "backbone.max_length=64",
+                  "stages.main.length=64", "stages.main.batch=8", "tokenizer.size=330", "optimizer.rate=5e-3", "backbone.dropout=0.0", "optimizer.kind=muon",
+                  "backbone.attention_dropout=0.0", "schedule.warmup=0.1"),
+    )  # fmt: skip
+    final = pretrain(wishes)
+    lines = [f"{row(kind)},{number}" for _ in range(20) for number, kind in enumerate(kinds)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
+    more: dict[str, Any] = {"template": "{text} are {label}", "words": dict(zip("01", kinds, strict=True))}
+    for by in ("sum", "calibrated"):
+        found = few_shot(str(final), str(tmp_path / "rows.csv"), by=by, device="cpu", **more)
+        assert found["results"][0]["mean"] > 0.9
