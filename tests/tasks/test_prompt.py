@@ -335,9 +335,11 @@ def test_what_was_read_is_answered_without_teaching(seed: int, tmp_path: Path) -
     (tmp_path / "text.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
     wishes = Wishes(
         "gpt2", [str(tmp_path / "text.txt")], tmp_path / "run", steps=130, seed=seed, device="cpu",
-        settings=("backbone.width=64", "backbone.depth=2", "backbone.heads=2", "backbone.max_length=64",
-                  "stages.main.length=64", "stages.main.batch=8", "tokenizer.size=330", "optimizer.rate=5e-3", "backbone.dropout=0.0", "optimizer.kind=muon",
-                  "backbone.attention_dropout=0.0", "schedule.warmup=0.1"),
+        settings=(
+            "backbone.width=64", "backbone.depth=2", "backbone.heads=2", "backbone.max_length=64", "backbone.dropout=0.0",
+            "backbone.attention_dropout=0.0", "stages.main.length=64", "stages.main.batch=8", "tokenizer.size=330",
+            "optimizer.kind=muon", "optimizer.rate=5e-3", "schedule.warmup=0.1",
+        ),
     )  # fmt: skip
     final = pretrain(wishes)
     lines = [f"{row(kind)},{number}" for _ in range(20) for number, kind in enumerate(kinds)]
