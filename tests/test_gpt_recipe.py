@@ -175,3 +175,15 @@ def test_a_chain_is_learnt_near_its_entropy(recipe: str, seed: int, tmp_path: Pa
         follows += sum(chain.step[a, b] > 0 for a, b in pairwise(said))
         words += max(0, len(said) - 1)
     assert follows / words > 0.9
+
+
+def test_it_learns_to_write_what_stands_between_sentences(tmp_path: Path) -> None:
+    """Line ends and spaces come back; in several languages too."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n\n".join(["One. Two.\nThree."] * 60) + "\n", encoding="utf-8")
+    more: dict[str, Any] = {"steps": 60, "save_steps": 0, "settings": (*SETTINGS, "optimizer.rate=5e-3")}
+    for number, name in enumerate((str(text), f"en={text}")):
+        final = pretrain(Wishes("gpt2", [name], tmp_path / str(number), device="cpu", **more))
+        [[said]] = sesame.load(final, "cpu").generate("One.", most=12)
+        assert said.text == " Two.\nThree."
+        assert said.ended

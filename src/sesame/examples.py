@@ -36,10 +36,9 @@ class Examples:
 
     def packers(self, part: Part | Mixture, stage: Stage) -> list[Packer]:
         """One for each source of a mixture."""
-        bare = self.recipe.tokenizer.template == "end"
-        cls = None if bare else self.tokenizer.id("cls")
+        cls = None if self.recipe.tokenizer.template == "end" else self.tokenizer.id("cls")
         # A separator says that a document ends. GPT is asked for it, so it must not stand where a block is merely cut.
-        cut = bare and stage.packing == "blocks" and "clm" in self.recipe.objectives
+        cut = self.recipe.verbatim and stage.packing == "blocks"
         specials = Specials(cls, self.tokenizer.id("sep"), self.tokenizer.id("pad"), end=not cut)
         words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
         more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}

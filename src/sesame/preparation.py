@@ -132,9 +132,9 @@ def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Pat
         run.bind([name for mixture in mixed for name in mixture.stores()])
         return Ingredients(tokenizer, *mixed, started, spoken)
     cache = cache_folder()
-    # Who learns to write must see what stands between sentences.
-    verbatim = recipe.tokenizer.template == "end" and "clm" in recipe.objectives
-    build = partial(build_store, tokenizer=tokenizer, cache=cache, field=wishes.field, turns=turns, verbatim=verbatim)
+    build = partial(
+        build_store, tokenizer=tokenizer, cache=cache, field=wishes.field, turns=turns, verbatim=recipe.verbatim
+    )
     store = build(files)
     if wishes.valid:
         held = build(corpus_files(wishes.valid))
