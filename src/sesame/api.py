@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from sesame import agreement
-from sesame.backbones import Backbone, Encoder, EncoderDecoder
+from sesame.backbones import Backbone, Encoder, EncoderDecoder, TransformerXL
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
@@ -221,7 +221,9 @@ class Loaded:
         speech = self.parts.speech or Speech()
         never = tuple(word[0] for word in speech.banned if len(word) == 1)
         asked = Settings(**{"never": never, "force_end": speech.last is not None, **settings})
-        device, longest = self.parts.backbone.token_table().device, self.parts.backbone.longest
+        backbone = self.parts.backbone
+        device = backbone.token_table().device
+        longest = None if isinstance(backbone, TransformerXL) else backbone.longest  # its memory has no end
         return speak(
             speaker(self.parts), self.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown
         )

@@ -14,6 +14,7 @@ from sesame.data.readers import corpus_size, read_documents
 from sesame.errors import SesameError
 from sesame.files import read_json, whole_folder, write_json
 from sesame.objectives import MaskedLMHead
+from sesame.objectives.decoder_head import DecoderHead
 from sesame.objectives.plm import TableHead
 from sesame.progress import bar, say
 from sesame.text import Tokenizer
@@ -47,9 +48,9 @@ def extend(
 
 def _grown(started: Parts, pieces: list[list[int]], first: int, tokenizer: Tokenizer) -> Parts:
     heads = dict(started.heads)
-    for name in {"mlm", "plm"} & set(heads):
+    for name in {"mlm", "plm", "lm"} & set(heads):
         head = heads[name]
-        assert isinstance(head, MaskedLMHead | TableHead)
+        assert isinstance(head, MaskedLMHead | TableHead | DecoderHead)
         heads[name] = grow_head(head, pieces, first=first)
     return Parts(
         grow(started.backbone, pieces, first=first), heads, tokenizer, tasks=started.tasks, family=started.family

@@ -100,10 +100,10 @@ def gather_mixture(
     for language in held.keys() - set(languages):
         raise SesameError(f"--valid {held[language][0]}: write the language before it, one of {', '.join(languages)}")
     for language, paths in texts_by_language(wishes.text).items():
-        store = build_store(paths, tokenizer, cache, field=wishes.field)
+        store = build_store(paths, tokenizer, cache, field=wishes.field, verbatim=recipe.verbatim)
         parts = hold_out(store, wishes.seed, 0.0 if held else None)
         if language in held:
-            beside = build_store(held[language], tokenizer, cache, field=wishes.field)
+            beside = build_store(held[language], tokenizer, cache, field=wishes.field, verbatim=recipe.verbatim)
             parts = parts[0], hold_out(beside, 0, 0.0)[0]
         add(language, (number[language],), parts)
     for pair, paths in pairs_by_languages(wishes.pairs).items():

@@ -36,7 +36,7 @@ _ALSO = re.compile(r"(?:([^=:]*)=)?([^=:]*):([^:]+)(?::([^:]*))?(?::([^:]*))?")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 # Other parts of a checkpoint and columns of the log; PyTorch's own words cannot name a part of a module either.
 _TAKEN = {
-    "backbone", "mlm", "clm", "nsp", "sop", "dialogue", "rtd", "plm", "pooler",
+    "backbone", "mlm", "clm", "nsp", "sop", "dialogue", "rtd", "plm", "lm", "seq2seq", "pooler",
     "loss", "norm", "rate", "padding", "tokens_per_second", "step", "seconds", "mfu", "memory", "wait",
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ makes things while the others wait; then they find them.
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from sesame.mixture import Mixture, gather_mixture, mixed_tokenizer
 from sesame.objectives import MaskedLMHead, Vocab
 from sesame.objectives import build as build_objectives
 from sesame.objectives.base import Together
+from sesame.objectives.clm import CausalLM
+from sesame.objectives.decoder_head import DecoderHead
 from sesame.objectives.denoise import stop_ids
 from sesame.objectives.mlm import MaskedLM
 from sesame.objectives.model import Model
@@ -129,9 +132,12 @@ def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Pat
         run.bind([name for mixture in mixed for name in mixture.stores()])
         return Ingredients(tokenizer, *mixed, started, spoken)
     cache = cache_folder()
-    store = build_store(files, tokenizer, cache, field=wishes.field, turns=turns)
+    build = partial(
+        build_store, tokenizer=tokenizer, cache=cache, field=wishes.field, turns=turns, verbatim=recipe.verbatim
+    )
+    store = build(files)
     if wishes.valid:
-        held = build_store(corpus_files(wishes.valid), tokenizer, cache, field=wishes.field, turns=turns)
+        held = build(corpus_files(wishes.valid))
         train, valid = hold_out(store, 0, 0.0)[0], hold_out(held, 0, 0.0)[0]
     else:
         train, valid = hold_out(store, wishes.seed)
@@ -179,6 +185,11 @@ def _numbered(spoken: tuple[str, ...], started: Parts | None, wishes: Wishes) ->
     return known or spoken
 
 
+def _telling(head: nn.Module) -> MaskedLMHead | DecoderHead:
+    assert isinstance(head, MaskedLMHead | DecoderHead)
+    return head
+
+
 def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:
     """Put the start model's heads into the objectives; gives those that no objective trains: a pooler."""
     for part in objective.all():
@@ -187,6 +198,10 @@ def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:
             part.head = head  # as it is: its table may be its own
         if isinstance(part, PermutationLM) and isinstance(head, TableHead):
             part.head = head
+        if isinstance(part, CausalLM):  # either kind tells the next token: it goes on with the one that has learnt to
+            part.head = next(
+                (_telling(started.heads[name]) for name in ("lm", "mlm") if name in started.heads), part.head
+            )
     trained = objective.heads()
     for name, head in trained.items():
         if name in started.heads:

@@ -103,6 +103,11 @@ class Recipe:
     schedule: Schedule = field(default_factory=Schedule)
     evaluation: Evaluation = Evaluation()
 
+    @property
+    def verbatim(self) -> bool:
+        """It learns to write texts as they are, with what stands between their sentences and nothing around them (GPT)."""
+        return self.tokenizer.template == "end" and "clm" in self.objectives
+
     def to_dict(self) -> dict[str, Any]:
         plain = dataclasses.asdict(dataclasses.replace(self, objectives={}))
         return plain | {"objectives": {name: dataclasses.asdict(config) for name, config in self.objectives.items()}}

@@ -207,3 +207,48 @@ def test_bad_settings_are_told() -> None:
     for settings in ({"heads": 3}, {"width": 15, "heads": 1}, {"memory": -1}, {"clamp": -1}, {"dropout": 1.0}):
         with pytest.raises(SesameError, match="backbone"):
             TransformerXLConfig(**{"vocab": 10, "width": 16, "depth": 1, "heads": 2, **settings})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_going_on_is_one_long_pass(seed: int) -> None:
+    """Prompts of several lengths, then token by token, rows moved on the way: the states of each row read alone at once."""
+    torch.manual_seed(seed)
+    xl = TransformerXL(TransformerXLConfig(60, 16, 3, 2, memory=0, init=0.2)).double().eval()
+    rows = [torch.randint(0, 60, (length + 4,)) for length in (6, 2, 5)]
+    ids = torch.nn.utils.rnn.pad_sequence([row[:-4] for row in rows], batch_first=True)
+    lengths = torch.tensor([len(row) - 4 for row in rows])
+    with torch.no_grad():
+        wanted = [xl(Batch(row[None], torch.tensor([len(row)]), full=True)).last[0] for row in rows]
+        encoded = xl.go_on(Batch(ids, lengths), State())
+        for row, length in enumerate(lengths.tolist()):
+            assert torch.allclose(encoded.last[row, :length], wanted[row][:length], atol=1e-10)
+        order = [2, 0, 1]
+        state = encoded.state.select(torch.tensor(order)[:, None])
+        # Two tokens at once, of which the second is padding in one row; then one after the other.
+        pair = torch.stack([rows[row][-4:-2] for row in order])
+        encoded = xl.go_on(Batch(pair, torch.tensor([2, 1, 2])), state)
+        state, at = encoded.state, [-2, -3, -2]
+        assert torch.allclose(encoded.last[:, 0], torch.stack([wanted[row][-4] for row in order]), atol=1e-10)
+        for _ in range(2):
+            told = torch.stack([rows[row][place] for row, place in zip(order, at, strict=True)])
+            encoded = xl.go_on(Batch(told[:, None], torch.ones(3, dtype=torch.long), full=True), state)
+            expected = torch.stack([wanted[row][place] for row, place in zip(order, at, strict=True)])
+            assert torch.allclose(encoded.last[:, 0], expected, atol=1e-10)
+            state, at = encoded.state, [place + 1 for place in at]
+
+
+def test_what_is_forgotten_is_forgotten_in_any_batch() -> None:
+    """With a short memory a row beside longer ones remembers as much as alone."""
+    torch.manual_seed(5)
+    xl = TransformerXL(TransformerXLConfig(60, 16, 2, 2, memory=4, init=0.2)).double().eval()
+    ids, lengths, more = torch.randint(0, 60, (2, 7)), torch.tensor([7, 3]), torch.randint(0, 60, (2, 1))
+    one = torch.ones(2, dtype=torch.long)
+    with torch.no_grad():
+        state = xl.go_on(Batch(ids, lengths), State()).state
+        assert state.length == 4
+        found = xl.go_on(Batch(more, one, full=True), state).last
+        for row in range(2):
+            length = int(lengths[row])
+            alone = xl.go_on(Batch(ids[row : row + 1, :length], lengths[row : row + 1], full=True), State()).state
+            wanted = xl.go_on(Batch(more[row : row + 1], one[:1], full=True), alone).last
+            assert torch.allclose(found[row], wanted[0], atol=1e-10)

@@ -12,7 +12,7 @@ behind the tokenizer's last one, so `first` says which they are; spare rows are 
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class TokenHead(Protocol):
     """A head with one output for each token: a bias, and a table unless it is tied to the embeddings."""
 
     vocab: int
-    bias: nn.Parameter
+    bias: Any  # a parameter, or a buffer that is never trained
     table: nn.Parameter | None
 
 
@@ -57,7 +57,8 @@ def grow_head(head: Head, pieces: Sequence[Sequence[int]], *, first: int | None 
     """The head of masked language modelling for a backbone that has grown; call it with the same arguments."""
     size = _new_size(head.vocab, pieces, first)
     grown = deepcopy(head)
-    grown.bias = _grow_parameter(head.bias, head.vocab, pieces, first, size)
+    bias = _grow_parameter(head.bias, head.vocab, pieces, first, size)
+    grown.bias = bias if isinstance(head.bias, nn.Parameter) else bias.data
     if head.table is not None:
         grown.table = _grow_parameter(head.table, head.vocab, pieces, first, padded_vocab(size))
     grown.vocab = size

@@ -21,7 +21,7 @@ Unusual:
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -119,6 +119,26 @@ class TransformerXL(Backbone):
         after = self._remember(layers[:-1], batch, state, self.config.memory if memory is None else memory)
         last = layers[-1] if only is None else take(layers[-1], only)
         return Encoded(batch, [*layers[:-1], self.dropout(last)], only, tuple(seen or ()), state=after)
+
+    def go_on(self, batch: Batch, state: State, maps: bool = False) -> Encoded:
+        """The tokens of `batch.ids`, which may be padded at their end, after those of `state`.
+
+        Places count from the token that looks, so padding must not stand between a token and its past: in the state that
+        is given back it stands in front.
+        """
+        past, memory = state if state.layers else None, self.config.memory
+        if batch.full:
+            return self(batch, maps=maps, state=past)  # type: ignore[no-any-return]
+        encoded: Encoded = self(batch, maps=maps, state=past, memory=0)
+        gap = (batch.ids.shape[1] - batch.lengths)[:, None]
+        after = encoded.state or State()
+        at = (torch.arange(after.length, device=gap.device)[None, :] - gap) % after.length
+
+        def turned(x: Tensor) -> Tensor:
+            return keep(None, take(x, at), memory)
+
+        real = None if after.real is None else keep(None, after.real.gather(1, at), memory)
+        return replace(encoded, state=State(tuple(map(turned, after.layers)), real))
 
     def _distances(self, length: int, state: State | None) -> Tensor:
         """Encodings of the distances M + L, ..., 0. Shape: (1, M + L + 1, D)."""

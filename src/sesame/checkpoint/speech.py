@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from sesame.backbones import Backbone, Encoder, EncoderDecoder
+from sesame.backbones import Backbone, EncoderDecoder
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json
 from sesame.generate.speakers import BackboneSpeaker
@@ -137,7 +137,7 @@ def speaker(parts: "Parts") -> BackboneSpeaker:
     if isinstance(backbone, EncoderDecoder):
         names = ["seq2seq"]
     else:
-        names = ["lm", "mlm"] if isinstance(backbone, Encoder) and backbone.config.causal else []
+        names = ["lm", "mlm"] if getattr(backbone.config, "causal", False) else []
     name = next((name for name in names if name in heads), None)
     if name is None:
         reason = "it has no output layer for tokens" if names else "it does not read from left to right"

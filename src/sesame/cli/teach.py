@@ -103,32 +103,70 @@ def finetune(
 
 def evaluate(
     model: str = typer.Argument(..., help="A fine-tuned model folder, or a run; for --suite a pre-trained one."),
-    data: str = typer.Option(..., help="Labelled rows; for --suite a folder of data sets."),
-    task: str | None = typer.Option(None, help="The task by name, if the model was taught several."),
+    data: str | None = typer.Option(None, help="Labelled rows; for --suite a folder of data sets."),
+    text: list[str] = typer.Option([], "--text", help="Instead of --data: texts, for the perplexity of a decoder."),
+    task: str | None = typer.Option(
+        None, help="The task by name, if the model was taught several; for --shots classify, choice or qa."
+    ),
     text_column: str | None = typer.Option(None, help="The column of the text; guessed otherwise."),
     pair_column: str | None = typer.Option(None, help="The column of the second text."),
     label_column: str | None = typer.Option(None, help="The column of the label."),
+    shots: str | None = typer.Option(None, help="Answers by prompts, of a model that was not taught: 0, or 0,1,5."),
+    template: str | None = typer.Option(None, help="--shots: the prompt, such as '{text}\\nSentiment: {label}'."),
+    words: str | None = typer.Option(None, help="--shots: label=word, such as positive=great,negative=awful."),
+    by: str | None = typer.Option(None, help="--shots: score words by sum, mean, calibrated or pmi."),
+    train: str | None = typer.Option(None, help="--shots: rows to draw them from; otherwise some of --data."),
+    length: int | None = typer.Option(None, min=2, help="--text: tokens that are read at a time."),
+    stride: int | None = typer.Option(None, min=1, help="--text: a window begins every so many tokens."),
+    memory: bool | None = typer.Option(None, "--memory/--no-memory", help="--text: remember earlier parts."),
     multi: str | None = typer.Option(None, help="What separates several labels in one cell, such as '|'."),
     against: str | None = typer.Option(None, help="Another model, compared example by example (paired bootstrap)."),
     suite: str | None = typer.Option(None, help="Fine-tune on all tasks of glue, squad, ner or layers; one table."),
     only: str | None = typer.Option(None, help="--suite: some of its tasks, such as sst2,cola."),
-    seeds: int | None = typer.Option(None, min=1, help="--suite: trainings of each task."),
+    seeds: int | None = typer.Option(
+        None, min=1, help="--suite: trainings of each task; --shots: draws, 5 if not said."
+    ),
     strategy: str | None = typer.Option(None, help="--suite: full (frozen for layers), gradual, or a .toml file."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="--suite: change the strategy."),
     out: Path | None = typer.Option(None, "--out", help="--suite: the folder of its runs; by default runs/SUITE."),
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
     json: bool = typer.Option(False, "--json", help="The scores as JSON."),
 ) -> None:
-    """Score a fine-tuned model on labelled rows, with its interval; or compare two models.
+    """Score a model: on labelled rows that it was taught, with an interval; by prompts; or by its perplexity on a text.
 
     Example: sesame evaluate runs/tickets --data test.csv --against runs/tickets-frozen
 
     A pre-trained model on a whole suite: sesame evaluate runs/mine --suite glue --data glue/ --seeds 5 --out runs/glue
+
+    A decoder on plain text: sesame evaluate runs/gpt --text test.txt --stride 256
+
+    A decoder on rows that it was not taught: sesame evaluate runs/gpt --data test.csv --shots 0,1,5
     """
     columns = _columns(text_column, pair_column, label_column)
-    rows = {"--task": task, "--multi": multi, "--against": against, "--text-column and its like": columns}
-    runs = {"--only": only, "--seeds": seeds, "--strategy": strategy, "--set": settings, "--out": out}
-    _refuse(rows if suite else runs, "does not go with --suite" if suite else "goes with --suite only")
+    way = _way(text, data, suite, shots)
+    groups: dict[str, dict[str, Any]] = {
+        "--data": {"--multi": multi, "--against": against},
+        "--data or --shots": {"--task": task, "--text-column and its like": columns},
+        "--suite": {"--only": only, "--strategy": strategy, "--set": settings, "--out": out},
+        "--suite or --shots": {"--seeds": seeds},
+        "--shots": {"--template": template, "--words": words, "--by": by, "--train": train},
+        "--text": {"--length": length, "--stride": stride, "--memory or --no-memory": memory is not None},
+    }
+    for needed, given in groups.items():
+        if way not in needed.split(" or "):
+            _refuse(given, f"does not go with {way}" if needed.startswith("--data") else f"goes with {needed} only")
+    if way == "--text":
+        from sesame.cli.measure import surprise
+
+        surprise(model, text, length, stride, memory, device, json)
+        return
+    assert data is not None, "_way has complained"
+    if shots is not None:
+        from sesame.cli.measure import shots as by_prompts
+
+        more = {"kind": task or "classify", "train": train, "columns": columns, "device": device, "seeds": seeds or 5}
+        by_prompts(model, data, shots, template, words, by or "sum", json, **more)
+        return
     if suite:
         _suite(suite, model, data, out, only, seeds, strategy, settings, device, json)
         return
@@ -139,6 +177,20 @@ def evaluate(
         typer.echo(jsonlib.dumps(found, ensure_ascii=False))
         return
     _show(found)
+
+
+def _way(text: list[str], data: str | None, suite: str | None, shots: str | None) -> str:
+    """Which of the things that it can do a call of `evaluate` asks for, by the option that says so."""
+    from sesame.errors import SesameError
+
+    asked = [way for way, given in (("--text", text), ("--suite", suite), ("--shots", shots)) if given]
+    if len(asked) > 1 or (text and data is not None):
+        raise SesameError(
+            f"{' and '.join([*asked, *(['--data'] if text and data else [])])} do not go together; leave one out"
+        )
+    if not text and data is None:
+        raise SesameError("give --data FILE with labelled rows, or --text FILE for the perplexity of a decoder")
+    return asked[0] if asked else "--data"
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:

@@ -41,10 +41,12 @@ def build_store(
     field: str = "text",
     workers: int | None = None,
     turns: bool = False,
+    verbatim: bool = False,
 ) -> Store:
     """The store of `paths` encoded with `tokenizer`, from the folder `cache` if it is there, else built into it.
 
     `turns`: the field holds dialogues; a sentence is a turn, and who speaks is kept.
+    `verbatim`: white space between sentences is part of the text, see `DocumentEncoder`.
     """
     files = corpus_files(paths)
     kinds = [file_kind(file) for file in files]
@@ -53,7 +55,9 @@ def build_store(
         documents = read_documents(files, field, progress)
         return _dialogues(documents, field) if turns else documents
 
-    return _build(files, kinds, read, tokenizer, Path(cache), field, workers, lines=turns, turns=turns)
+    return _build(
+        files, kinds, read, tokenizer, Path(cache), field, workers, lines=turns, turns=turns, verbatim=verbatim
+    )
 
 
 def build_pairs(
@@ -79,22 +83,25 @@ def build_pairs(
 
 def _build(
     files: list[Path], kinds: Sequence[str], read: Read, tokenizer: Tokenizer, cache: Path, field: str,
-    workers: int | None, lines: bool = False, turns: bool = False,
+    workers: int | None, lines: bool = False, turns: bool = False, verbatim: bool = False,
 ) -> Store:  # fmt: skip
     """`lines`: a line is a sentence; `turns`: and somebody's turn."""
     names = [str(file) for file in files]
-    folder = cache / f"{'turns' if turns else 'store'}-{_key(files, kinds, tokenizer, field, cache)}"
+    folder = (
+        cache
+        / f"{'turns' if turns else 'verbatim' if verbatim else 'store'}-{_key(files, kinds, tokenizer, field, cache)}"
+    )
     if not folder.exists():
         with alone(folder):
             if not folder.exists():
                 with whole_folder(folder) as aside:
-                    _write(aside, files, read, tokenizer, field, workers, lines, turns)
+                    _write(aside, files, read, tokenizer, field, workers, lines, turns, verbatim)
     return Store.open(folder, names)
 
 
 def _write(
     folder: Path, files: list[Path], read: Read, tokenizer: Tokenizer, field: str, workers: int | None, lines: bool,
-    turns: bool,
+    turns: bool, verbatim: bool,
 ) -> None:  # fmt: skip
     size = sum(file.stat().st_size for file in files)
     if workers is None:
@@ -107,9 +114,9 @@ def _write(
         writer = stack.enter_context(_Writer(folder, files, turns))
         chunks = writer.remember(_chunks(read(shown.advance)))
         if workers == 1:
-            results: Iterable[EncodedDocuments] = map(DocumentEncoder(tokenizer, lines).encode, chunks)
+            results: Iterable[EncodedDocuments] = map(DocumentEncoder(tokenizer, lines, verbatim).encode, chunks)
         else:
-            results = stack.enter_context(Workers(tokenizer, workers, lines)).map(chunks)
+            results = stack.enter_context(Workers(tokenizer, workers, lines, verbatim)).map(chunks)
         for result in results:
             writer.append(result)
     meta = writer.meta()

@@ -12,13 +12,13 @@ import re
 import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sesame.data.sentences import split_sentences
+from sesame.data.sentences import sentence_spans, split_sentences
 
 LONGEST_WORD = 48  # characters; beyond it lies text without spaces, which does not repeat
 MOST_WORDS = 300_000  # about 60 MB
@@ -60,18 +60,25 @@ def token_dtype(vocabulary: int) -> np.dtype[Any]:
 
 
 class DocumentEncoder:
-    def __init__(self, tokenizer: TextEncoder, lines: bool = False) -> None:
-        """`lines`: a line is a sentence, whatever stops it has: a side of a translation, somebody's turn in a dialogue."""
+    def __init__(self, tokenizer: TextEncoder, lines: bool = False, verbatim: bool = False) -> None:
+        """`lines`: a line is a sentence, whatever stops it has: a side of a translation, somebody's turn in a dialogue.
+
+        `verbatim`: the white space between sentences belongs to the one behind it, so that a document's tokens are those
+        of its text as it was written. Byte-level tokenizers have pieces for it; for others this changes nothing.
+        """
         self.tokenizer, self.lines = tokenizer, lines
         self.dtype = token_dtype(len(tokenizer))
         self.split = word_splitter(json.loads(tokenizer.backend.to_str()))
         self.glue = "" if self.split is _with_spaces else " "
+        self.verbatim = verbatim and self.split is _with_spaces
+        if self.verbatim:
+            self.split = _as_written
         # A piece is kept as id * 2 + (1 if it starts a word) in four bytes.
         self.known: dict[str, bytes] = {}
 
     def encode(self, texts: Iterable[str]) -> EncodedDocuments:
         """Split documents into sentences and encode these; the result depends on nothing but the texts."""
-        documents = [text.split("\n") if self.lines else split_sentences(text) for text in texts]
+        documents = list(map(self._sentences, texts))
         codes = self._codes(list(chain.from_iterable(documents)))
         lengths = np.fromiter(map(len, codes), np.int64, len(codes)) // 4
         filled = np.concatenate([[0], np.cumsum(lengths > 0)])
@@ -85,6 +92,16 @@ class DocumentEncoder:
             dropped_sentences=int((lengths == 0).sum()),
             kept=lengths > 0,
         )
+
+    def _sentences(self, text: str) -> list[str]:
+        if self.lines:
+            return text.split("\n")
+        if not self.verbatim:
+            return split_sentences(text)
+        spans = sentence_spans(text)
+        return [
+            text[start:end] for start, end in pairwise([start for start, _ in spans[:1]] + [end for _, end in spans])
+        ]
 
     def _codes(self, sentences: list[str]) -> list[bytes]:
         if self.split is None:
@@ -106,6 +123,8 @@ class DocumentEncoder:
     def _learn(self, words: set[str]) -> None:
         if len(self.known) > MOST_WORDS:
             self.known.clear()
+        if self.verbatim and "\n" not in self.known:
+            self.known["\n"] = self._ask(["\n"])[0]
         new = [word for word in words.difference(self.known) if _plain(word)]
         if not self.glue:  # without a space before it, a word can only be the first of a text
             first = [word for word in new if word[0] != " "]
@@ -160,6 +179,14 @@ def _at_spaces(sentence: str) -> list[str]:
 def _with_spaces(sentence: str) -> list[str]:
     """Each word but the first keeps the space before it."""
     return sentence.replace(" ", "\n ").split("\n")
+
+
+def _as_written(sentence: str) -> list[str]:
+    """The same for a sentence behind white space: a space belongs to the word after it, the end of a line is a word."""
+    if sentence[0] == "\n":
+        return ["\n", *_with_spaces(sentence[1:])]
+    words = _with_spaces(sentence)
+    return words[1:] if sentence[0] == " " else words
 
 
 # What BertNormalizer takes for an ideograph and puts spaces around.

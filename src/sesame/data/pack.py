@@ -77,6 +77,7 @@ class Specials:
     cls: int | None  # None: rows begin with their text
     sep: int
     pad: int
+    end: bool = True  # a separator ends each row; False: a row of blocks ends where it is cut
 
 
 class Packer:
@@ -101,7 +102,7 @@ class Packer:
         self.tokens, self.units = part.store.tokens, part.store.word_starts if units is None else units
         self.two = kind in ("pairs", "orders")  # A and B
         self.front = int(specials.cls is not None)
-        self.body = length - self.front - (2 if self.two else 3 if kind == "translations" else 1)
+        self.body = length - self.front - (2 if self.two else 3 if kind == "translations" else int(specials.end))
         if self.body < 2:
             raise SesameError(f"length {length} leaves no room for text; choose at least 8")
         if kind == "pairs" and len(part.documents) < 2:
@@ -255,7 +256,7 @@ class Packer:
         before = ends - spans
         within = before - before[row_first][pieces.row] + self.front  # room for [CLS]
         lengths = np.add.reduceat(spans, row_first) + self.front
-        width = self.length if self.fixed else int(lengths.max())
+        width = self.length + (not self.specials.end) if self.fixed else int(lengths.max())
         ids = np.full((size, width), self.specials.pad, dtype=np.int64)
         if self.specials.cls is not None:
             ids[:, 0] = self.specials.cls
@@ -280,6 +281,9 @@ class Packer:
             real = np.zeros((size, width), dtype=bool)
             real.reshape(-1)[goal] = True
             extra["words"] = torch.from_numpy(np.where(real, words, 0))
+        if not self.specials.end:  # the last separator is left out again
+            ids, lengths, width = ids[:, :-1].copy(), lengths - 1, width - 1
+            extra = {name: value[:, :-1].contiguous() for name, value in extra.items()}
         return Batch(
             ids=torch.from_numpy(ids),
             lengths=torch.from_numpy(lengths.astype(np.int64)),

@@ -29,13 +29,13 @@ from sesame.text import Tokenizer
 class Workers:
     """`count` processes that encode documents; `map` keeps the order. Use it in a `with`, which ends them."""
 
-    def __init__(self, tokenizer: Tokenizer, count: int, lines: bool = False) -> None:
-        """`lines`: see `DocumentEncoder`."""
+    def __init__(self, tokenizer: Tokenizer, count: int, lines: bool = False, verbatim: bool = False) -> None:
+        """`lines`, `verbatim`: see `DocumentEncoder`."""
         self._folder = tempfile.TemporaryDirectory(prefix="sesame-")
         self._closing = False
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
         self._all: list[_Worker] = []
-        self._count, self._lines = count, lines
+        self._count, self._how = count, (lines, verbatim)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="encode")
         tokenizer.save(Path(self._folder.name))
 
@@ -66,7 +66,7 @@ class Workers:
             yield waiting.popleft().result()
 
     def _start(self) -> "_Worker":
-        worker = _Worker(self._folder.name, self._lines)
+        worker = _Worker(self._folder.name, *self._how)
         self._all.append(worker)
         return worker
 
@@ -91,11 +91,17 @@ class Workers:
 
 
 class _Worker:
-    def __init__(self, tokenizer: str, lines: bool) -> None:
+    def __init__(self, tokenizer: str, lines: bool, verbatim: bool) -> None:
         # The same search path as ours, without the current folder (-P), where any file could take a module's name.
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from sesame.data.workers import serve; serve({lines})", tokenizer],
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                f"from sesame.data.workers import serve; serve({lines}, {verbatim})",
+                tokenizer,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
@@ -120,13 +126,13 @@ class _Worker:
             self.stdin.close()
 
 
-def serve(lines: bool) -> None:
+def serve(lines: bool, verbatim: bool) -> None:
     """The life of a worker: read lists of documents from stdin and answer on stdout until the parent is gone."""
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not end up between the answers
     gc.disable()  # millions of small objects and no cycle among them: looking for one costs a third of the time
-    encoder = DocumentEncoder(Tokenizer.load(sys.argv[1]), lines)
+    encoder = DocumentEncoder(Tokenizer.load(sys.argv[1]), lines, verbatim)
     while True:
         try:
             texts = pickle.load(requests)

@@ -11,6 +11,7 @@ docstring says what stands instead. Without anything to score there is no score 
 | entities.py | spans from tags, and their F1 |
 | answers.py | SQuAD: exact match, F1, the threshold of "no answer" |
 | perplexity.py | how unexpected a text is to a model that reads from left to right |
+| shots.py | answers to prompts, with and without examples |
 | calibration.py | is 80 % sure right 80 % of the time; the temperature that mends it |
 | statistics.py | intervals over seeds and over examples, paired comparison |
 | baselines.py | what a simple method answers |

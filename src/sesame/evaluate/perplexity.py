@@ -100,7 +100,11 @@ def perplexity(
         raise SesameError("perplexity: there is no text; give at least one word")
     backbone.eval(), head.eval()
     length = reading.length or _length(backbone, remembers)
-    start, pad = _role(tokenizer, "cls", "bos", "eos", "sep"), tokenizer.ids().get("pad", 0)
+    if not remembers and backbone.longest is not None and length > backbone.longest:
+        raise SesameError(
+            f"perplexity: windows of {length} tokens do not fit a model of {backbone.longest}; shorten them"
+        )
+    start, pad = _start(tokenizer), tokenizer.ids().get("pad", 0)
     table, nats = backbone.token_table(), 0.0
     walk = _by_memory if remembers else _by_windows
     for states, labels in walk(backbone, rows, start, pad, length, reading):
@@ -176,16 +180,30 @@ def _nats(head: nn.Module, table: Tensor, states: Tensor, labels: Tensor) -> Ten
     return F.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), labels[asked], reduction="sum")
 
 
-def _head(parts: Parts) -> nn.Module:
+def check_reads(parts: Parts, place: str) -> None:
+    """Complain about a model that cannot be asked, before any text is read."""
     if not getattr(parts.backbone.config, "causal", False):
-        raise SesameError("perplexity needs a model that reads from left to right, such as a gpt or a transformer-xl")
-    if "mlm" not in parts.heads:
+        raise SesameError(
+            f"{place}: perplexity needs a model that reads from left to right, such as a gpt or a transformer-xl"
+        )
+
+
+def _head(parts: Parts) -> nn.Module:
+    check_reads(parts, "this model")
+    head = next((parts.heads[name] for name in ("lm", "mlm") if name in parts.heads), None)
+    if head is None:
         raise SesameError("perplexity: this model has no head that tells tokens; pre-train it with objectives.clm")
-    return parts.heads["mlm"]
+    return head
 
 
 def _length(backbone: Backbone, remembers: bool) -> int:
     return (backbone.config.memory if remembers else 0) or backbone.longest or LENGTH
+
+
+def _start(tokenizer: Tokenizer) -> int:
+    """What began each row in training: the class token where texts begin with it, else what stands between texts."""
+    framed = tokenizer.has("cls") and tokenizer.encode("a", special=True).ids[:1] == [tokenizer.id("cls")]
+    return tokenizer.id("cls") if framed else _role(tokenizer, "bos", "eos", "sep", "cls")
 
 
 def _role(tokenizer: Tokenizer, *roles: str) -> int:

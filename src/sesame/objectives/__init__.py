@@ -46,6 +46,8 @@ def _mlm(config: MaskedLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
 def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if isinstance(backbone, TransformerXL):
         c = backbone.config
+        if config.head == "lm":
+            return CausalLM(config, DecoderHead(c.width, c.vocab))
         return CausalLM(config, MaskedLMHead(c.width, c.width, c.vocab, c.activation, c.eps, plain=config.plain))
     if config.part:
         raise SesameError(
@@ -55,7 +57,11 @@ def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
         raise SesameError(
             "left-to-right language modelling needs a backbone that does not look ahead; set backbone.causal=true"
         )
-    return CausalLM(config, _token_head(backbone, config.plain))
+    if config.head == "mlm":
+        return CausalLM(config, _token_head(backbone, config.plain))
+    if backbone.config.embedding_width not in (0, backbone.width):
+        raise SesameError('objectives.clm.head = "lm" needs a table as wide as the states; leave embedding_width out')
+    return CausalLM(config, DecoderHead(backbone.width, backbone.vocab))
 
 
 def _only_encoder(name: str, backbone: Backbone) -> Encoder:

@@ -33,6 +33,7 @@ from sesame.nn.embeddings import padded_vocab
 from sesame.nn.feedforward import ACTIVATIONS
 from sesame.nn.init import bert_init
 from sesame.objectives.base import Objective, Term, Vocab
+from sesame.objectives.decoder_head import DecoderHead
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ class MaskedLM(Objective):
         return [token_term("mlm", self.head, backbone.token_table(), hidden, labels)]
 
 
-def token_term(name: str, head: MaskedLMHead, table: Tensor, hidden: Tensor, labels: Tensor) -> Term:
+def token_term(name: str, head: MaskedLMHead | DecoderHead, table: Tensor, hidden: Tensor, labels: Tensor) -> Term:
     """How well tokens are told from states; labels may be IGNORE. Shape: hidden (N, D), labels (N,)."""
     count = (labels != IGNORE).sum()
     if hidden.device.type == "cpu":  # no static shapes to keep: leave the unchosen places out
