@@ -16,11 +16,10 @@ from sesame.backbones import Backbone, Encoder, EncoderDecoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
-from sesame.checkpoint.speech import Speech, speaker, voice_of
+from sesame.checkpoint.speech import answers, voice_of
 from sesame.config import unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
-from sesame.generate import Settings
 from sesame.nn.packed import PRECISIONS, Precision, cpu_has, has_onednn
 from sesame.progress import Bar, bar, say
 from sesame.tasks import Reply, Task
@@ -29,7 +28,7 @@ from sesame.tasks.fill import Filled, fill
 from sesame.tasks.inputs import ids_and_segments
 from sesame.tasks.layers import LayerChoice
 from sesame.tasks.predict import predict
-from sesame.tasks.speak import TEXTS, Said, Voice, speak
+from sesame.tasks.speak import TEXTS, Said, Voice
 from sesame.text import Encoding, Tokenizer
 from sesame.train.precision import choose_machine
 
@@ -218,13 +217,7 @@ class Loaded:
         self, texts: str | Sequence[str], voice: Voice, settings: dict[str, Any], batch: int, shown: Bar | None
     ) -> list[list[Said]]:
         texts = [texts] if isinstance(texts, str) else list(texts)
-        speech = self.parts.speech or Speech()
-        never = tuple(word[0] for word in speech.banned if len(word) == 1)
-        asked = Settings(**{"never": never, "force_end": speech.last is not None, **settings})
-        device, longest = self.parts.backbone.token_table().device, self.parts.backbone.longest
-        return speak(
-            speaker(self.parts), self.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown
-        )
+        return answers(self.parts, texts, settings, voice=voice, batch=batch, shown=shown)
 
     # ---- who computes --------------------------------------------------------------------------------------------
 
@@ -349,9 +342,16 @@ def pretrain(recipe: str, text: Sequence[str | Path] | str | Path, out: str | Pa
 def finetune(model: str | Path, task: str, train: str | Path, out: str | Path, **wishes: Any) -> Loaded:
     """`sesame finetune` from Python; the keywords are the command's options. Gives the best seed's model.
 
+    Task "seq2seq" has options of its own: those of `sesame.answering.Wishes`.
+
     Several tasks, one encoder: `finetune(..., also=["tag:names.conll", "mood=regress:scores.tsv"])`.
     """
     from sesame.finetuning import Wishes
     from sesame.finetuning import finetune as run
 
+    if task == "seq2seq":
+        from sesame import answering
+
+        asked = answering.Wishes(model=str(model), train=str(train), out=Path(out), **wishes)
+        return load(answering.finetune(asked))
     return load(run(Wishes(model=str(model), task=task, train=str(train), out=Path(out), **wishes)))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from sesame import chance
-from sesame.data.answer_pack import AnswerPacker, bucketed
+from sesame.data.answer_pack import AnswerPacker, Frame, bucketed
 from sesame.data.batch import Batch
 from sesame.data.dialogue_pack import DialoguePacker
 from sesame.data.languages import LanguagePacker, mixed, source_shares
@@ -33,11 +33,15 @@ class Examples:
     model: Model
     machine: Machine
     seed: int
+    frame: Frame | None = None  # the tokens around sources and answers
 
     def packers(self, part: Part | Mixture, stage: Stage) -> list[Packer]:
         """One for each source of a mixture."""
-        cls = None if self.recipe.tokenizer.template == "end" else self.tokenizer.id("cls")
-        specials = Specials(cls, self.tokenizer.id("sep"), self.tokenizer.id("pad"))
+        if self.frame is not None:  # pairs: the model may be a stranger, whose end token is no separator
+            specials = Specials(None, self.frame.end[0], self.tokenizer.id("pad"))
+        else:
+            cls = None if self.recipe.tokenizer.template == "end" else self.tokenizer.id("cls")
+            specials = Specials(cls, self.tokenizer.id("sep"), self.tokenizer.id("pad"))
         words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
         more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}
         if isinstance(part, Part):
@@ -54,7 +58,9 @@ class Examples:
                     specials,
                     fixed=more["fixed"],
                     reverse=stage.reverse,
-                    quiet=part is self.valid,
+                    quiet=part is not self.train,
+                    cut=stage.cut,
+                    frame=self.frame,
                 )
                 for source in part.sources
             ]

@@ -18,6 +18,7 @@ from sesame.backbones import BACKBONES, Backbone, build_backbone
 from sesame.beside import load_beside
 from sesame.checkpoint.folder import Parts, check_fit, load_parts
 from sesame.checkpoint.run import Run
+from sesame.checkpoint.speech import Speech
 from sesame.config import build as build_config
 from sesame.data import dialogues
 from sesame.data.build import build_store
@@ -32,10 +33,12 @@ from sesame.mixture import Mixture, gather_mixture, mixed_tokenizer
 from sesame.objectives import MaskedLMHead, Vocab
 from sesame.objectives import build as build_objectives
 from sesame.objectives.base import Together
+from sesame.objectives.decoder_head import DecoderHead
 from sesame.objectives.denoise import stop_ids
 from sesame.objectives.mlm import MaskedLM
 from sesame.objectives.model import Model
 from sesame.objectives.plm import PermutationLM, TableHead
+from sesame.objectives.seq2seq import Seq2Seq
 from sesame.progress import say
 from sesame.recipe import Recipe
 from sesame.text import Tokenizer
@@ -54,6 +57,11 @@ class Ingredients:
     started: Parts | None  # the model that training goes on from
     languages: tuple[str, ...] = ()
 
+    @property
+    def speech(self) -> Speech | None:
+        """How answers of the start model begin and end."""
+        return None if self.started is None else self.started.speech
+
     def model(self, wishes: Wishes, recipe: Recipe, run: Run, fresh: bool) -> tuple[Model, dict[str, nn.Module]]:
         """The model at the start, and the heads of the start model that no objective trains; not `fresh`: to be filled."""
         torch.manual_seed(chance.key(wishes.seed) >> 1)
@@ -61,6 +69,8 @@ class Ingredients:
         if self.started is None and recipe.table == "counts" and fresh:
             self._count(backbone, run.folder / "table.npy")
         vocab = vocab_of(self.tokenizer)
+        if self.speech is not None and self.speech.start:
+            vocab = replace(vocab, start=self.speech.start[0])
         objective = build_objectives(recipe.objectives, backbone, vocab)
         untouched = {} if self.started is None else _take_heads(objective, self.started)
         if wishes.start and fresh:
@@ -187,6 +197,8 @@ def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:
             part.head = head  # as it is: its table may be its own
         if isinstance(part, PermutationLM) and isinstance(head, TableHead):
             part.head = head
+        if isinstance(part, Seq2Seq) and isinstance(head, DecoderHead):
+            part.head = head  # its scale and bias are the model's
     trained = objective.heads()
     for name, head in trained.items():
         if name in started.heads:
