@@ -330,13 +330,19 @@ def _check_precision(precision: Precision, device: str, backbone: Backbone) -> N
         say("this CPU does not compute in bf16: fp32 is faster here, and int8 faster still")
 
 
-def pretrain(recipe: str, text: Sequence[str | Path] | str | Path, out: str | Path, **wishes: Any) -> Loaded:
-    """`sesame pretrain` from Python; the keywords are the command's options. Gives the finished model."""
+def pretrain(
+    recipe: str, text: Sequence[str | Path] | str | Path = (), out: str | Path | None = None, **wishes: Any
+) -> Loaded:
+    """`sesame pretrain` from Python; the keywords are the command's options. Gives the finished model.
+
+    Translation learns from pairs alone: `pretrain("transformer", pairs=["en-de=train.tsv"], out="runs/en-de")`.
+    """
     from sesame.pretraining import pretrain as run
     from sesame.wishes import Wishes
 
     texts = [text] if isinstance(text, str | Path) else list(text)
-    return load(run(Wishes(recipe=recipe, text=[str(path) for path in texts], out=Path(out), **wishes)))
+    place = Path(out) if out is not None else Path("runs") / Path(recipe).stem
+    return load(run(Wishes(recipe=recipe, text=[str(path) for path in texts], out=place, **wishes)))
 
 
 def finetune(model: str | Path, task: str, train: str | Path, out: str | Path, **wishes: Any) -> Loaded:
