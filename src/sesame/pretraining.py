@@ -235,6 +235,7 @@ class _Job:
                     self.state.stage, self.state.stage_step = number, 0
                 self.clock = self._clock(1.0 if number == len(stages) - 1 else done)
                 self._stage(name, stage, self.clock, shown)
+            self.optimizer.take_means()
             figures = self._look(self.state)
         self._finish(figures)
 
