@@ -33,7 +33,7 @@ from tests.crashes import crash_while_saving
 TINY = (
     "backbone.width=64", "backbone.inner=128", "backbone.heads=4", "backbone.depth=2", "backbone.dropout=0.0",
     "tokenizer.size=300", "stages.main.tokens=512", "stages.main.length=32", "optimizer.rate=3e-3", "optimizer.clip=1.0",
-    "schedule.warmup=0.1", "objectives.seq2seq.smoothing=0.0",
+    "schedule.warmup=0.1", "schedule.kind='linear'", "objectives.seq2seq.smoothing=0.0",
 )  # fmt: skip
 QUICK = ("stages.main.tokens=512", "objectives.seq2seq.smoothing=0.0")
 
