@@ -25,7 +25,7 @@ def answer(kind: str, words: list[str]) -> list[str]:
     return [word[::-1] for pair in pairs for word in pair]
 
 
-def rows(kind: str, count: int, seed: int, longest: int = 5) -> list[tuple[str, str]]:
+def rows(kind: str, count: int, seed: int, longest: int = 4) -> list[tuple[str, str]]:
     luck = random.Random(f"{kind} {seed}")
     sources = [[luck.choice(WORDS) for _ in range(luck.randint(2, longest))] for _ in range(count)]
     return [(" ".join(source), " ".join(answer(kind, source))) for source in sources]
@@ -79,7 +79,7 @@ def stranger(
             shape |= {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
         model: Any = T5ForConditionalGeneration(T5Config(**given, **shape, decoder_start_token_id=ids["pad"], **more))
     elif family == "bart":
-        forced = {
+        forced: dict[str, Any] = {
             "decoder_start_token_id": ids["sep"],
             "forced_bos_token_id": ids["cls"],
             "forced_eos_token_id": ids["sep"],
