@@ -12,15 +12,14 @@ import numpy.typing as npt
 import torch
 
 from sesame import agreement
-from sesame.backbones import Backbone, Encoder, EncoderDecoder, TransformerXL
+from sesame.backbones import Backbone, Encoder, EncoderDecoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
-from sesame.checkpoint.speech import Speech, speaker, voice_of
+from sesame.checkpoint.speech import answers, voice_of
 from sesame.config import unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
-from sesame.generate import Settings
 from sesame.nn.packed import PRECISIONS, Precision, cpu_has, has_onednn
 from sesame.progress import Bar, bar, say
 from sesame.tasks import Reply, Task
@@ -29,7 +28,7 @@ from sesame.tasks.fill import Filled, fill
 from sesame.tasks.inputs import ids_and_segments
 from sesame.tasks.layers import LayerChoice
 from sesame.tasks.predict import predict
-from sesame.tasks.speak import TEXTS, Said, Voice, speak
+from sesame.tasks.speak import TEXTS, Said, Voice
 from sesame.text import Encoding, Tokenizer
 from sesame.train.precision import choose_machine
 
@@ -218,15 +217,7 @@ class Loaded:
         self, texts: str | Sequence[str], voice: Voice, settings: dict[str, Any], batch: int, shown: Bar | None
     ) -> list[list[Said]]:
         texts = [texts] if isinstance(texts, str) else list(texts)
-        speech = self.parts.speech or Speech()
-        never = tuple(word[0] for word in speech.banned if len(word) == 1)
-        asked = Settings(**{"never": never, "force_end": speech.last is not None, **settings})
-        backbone = self.parts.backbone
-        device = backbone.token_table().device
-        longest = None if isinstance(backbone, TransformerXL) else backbone.longest  # its memory has no end
-        return speak(
-            speaker(self.parts), self.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown
-        )
+        return answers(self.parts, texts, settings, voice=voice, batch=batch, shown=shown)
 
     # ---- who computes --------------------------------------------------------------------------------------------
 
@@ -339,21 +330,34 @@ def _check_precision(precision: Precision, device: str, backbone: Backbone) -> N
         say("this CPU does not compute in bf16: fp32 is faster here, and int8 faster still")
 
 
-def pretrain(recipe: str, text: Sequence[str | Path] | str | Path, out: str | Path, **wishes: Any) -> Loaded:
-    """`sesame pretrain` from Python; the keywords are the command's options. Gives the finished model."""
+def pretrain(
+    recipe: str, text: Sequence[str | Path] | str | Path = (), out: str | Path | None = None, **wishes: Any
+) -> Loaded:
+    """`sesame pretrain` from Python; the keywords are the command's options. Gives the finished model.
+
+    Translation learns from pairs alone: `pretrain("transformer", pairs=["en-de=train.tsv"], out="runs/en-de")`.
+    """
     from sesame.pretraining import pretrain as run
     from sesame.wishes import Wishes
 
     texts = [text] if isinstance(text, str | Path) else list(text)
-    return load(run(Wishes(recipe=recipe, text=[str(path) for path in texts], out=Path(out), **wishes)))
+    place = Path(out) if out is not None else Path("runs") / Path(recipe).stem
+    return load(run(Wishes(recipe=recipe, text=[str(path) for path in texts], out=place, **wishes)))
 
 
 def finetune(model: str | Path, task: str, train: str | Path, out: str | Path, **wishes: Any) -> Loaded:
     """`sesame finetune` from Python; the keywords are the command's options. Gives the best seed's model.
+
+    Task "seq2seq" has options of its own: those of `sesame.answering.Wishes`.
 
     Several tasks, one encoder: `finetune(..., also=["tag:names.conll", "mood=regress:scores.tsv"])`.
     """
     from sesame.finetuning import Wishes
     from sesame.finetuning import finetune as run
 
+    if task == "seq2seq":
+        from sesame import answering
+
+        asked = answering.Wishes(model=str(model), train=str(train), out=Path(out), **wishes)
+        return load(answering.finetune(asked))
     return load(run(Wishes(model=str(model), task=task, train=str(train), out=Path(out), **wishes)))  # type: ignore[arg-type]

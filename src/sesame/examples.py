@@ -7,7 +7,7 @@ import torch
 
 from sesame import chance
 from sesame.backbones.flops import Work
-from sesame.data.answer_pack import AnswerPacker, bucketed
+from sesame.data.answer_pack import AnswerPacker, Frame, bucketed
 from sesame.data.batch import Batch
 from sesame.data.dialogue_pack import DialoguePacker
 from sesame.data.languages import LanguagePacker, mixed, source_shares
@@ -35,13 +35,17 @@ class Examples:
     model: Model
     machine: Machine
     seed: int
+    frame: Frame | None = None  # the tokens around sources and answers
 
     def packers(self, part: Part | Mixture, stage: Stage) -> list[Packer]:
         """One for each source of a mixture."""
-        cls = None if self.recipe.tokenizer.template == "end" else self.tokenizer.id("cls")
-        # A separator says that a document ends. GPT is asked for it, so it must not stand where a block is merely cut.
-        cut = self.recipe.verbatim and stage.packing == "blocks"
-        specials = Specials(cls, self.tokenizer.id("sep"), self.tokenizer.id("pad"), end=not cut)
+        if self.frame is not None:  # pairs: the model may be a stranger, whose end token is no separator
+            specials = Specials(None, self.frame.end[0], self.tokenizer.id("pad"))
+        else:
+            cls = None if self.recipe.tokenizer.template == "end" else self.tokenizer.id("cls")
+            # A separator says that a document ends. GPT is asked for it, so it must not stand where a block is merely cut.
+            cut = self.recipe.verbatim and stage.packing == "blocks"
+            specials = Specials(cls, self.tokenizer.id("sep"), self.tokenizer.id("pad"), end=not cut)
         words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
         more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}
         if isinstance(part, Part):
@@ -58,7 +62,9 @@ class Examples:
                     specials,
                     fixed=more["fixed"],
                     reverse=stage.reverse,
-                    quiet=part is self.valid,
+                    quiet=part is not self.train,
+                    cut=stage.cut,
+                    frame=self.frame,
                 )
                 for source in part.sources
             ]

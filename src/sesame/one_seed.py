@@ -118,6 +118,7 @@ class SeedRun:
             threads=1 if self.machine.device.type == "cpu" else 2,
             spikes=False,
         )
+        optimizer.take_means()
         model.requires_grad_(True)
         model.eval()
         for task in parts.tasks.values():

@@ -19,6 +19,7 @@ from sesame.backbones import BACKBONES, Backbone, build_backbone
 from sesame.beside import load_beside
 from sesame.checkpoint.folder import Parts, check_fit, load_parts
 from sesame.checkpoint.run import Run
+from sesame.checkpoint.speech import Speech
 from sesame.config import build as build_config
 from sesame.data import dialogues
 from sesame.data.build import build_store
@@ -39,6 +40,7 @@ from sesame.objectives.denoise import stop_ids
 from sesame.objectives.mlm import MaskedLM
 from sesame.objectives.model import Model
 from sesame.objectives.plm import PermutationLM, TableHead
+from sesame.objectives.seq2seq import Seq2Seq
 from sesame.progress import say
 from sesame.recipe import Recipe
 from sesame.text import Tokenizer
@@ -57,6 +59,11 @@ class Ingredients:
     started: Parts | None  # the model that training goes on from
     languages: tuple[str, ...] = ()
 
+    @property
+    def speech(self) -> Speech | None:
+        """How answers of the start model begin and end."""
+        return None if self.started is None else self.started.speech
+
     def model(self, wishes: Wishes, recipe: Recipe, run: Run, fresh: bool) -> tuple[Model, dict[str, nn.Module]]:
         """The model at the start, and the heads of the start model that no objective trains; not `fresh`: to be filled."""
         torch.manual_seed(chance.key(wishes.seed) >> 1)
@@ -64,6 +71,8 @@ class Ingredients:
         if self.started is None and recipe.table == "counts" and fresh:
             self._count(backbone, run.folder / "table.npy")
         vocab = vocab_of(self.tokenizer)
+        if self.speech is not None and self.speech.start:
+            vocab = replace(vocab, start=self.speech.start[0])
         objective = build_objectives(recipe.objectives, backbone, vocab)
         untouched = {} if self.started is None else _take_heads(objective, self.started)
         if wishes.start and fresh:
@@ -202,6 +211,8 @@ def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:
             part.head = next(
                 (_telling(started.heads[name]) for name in ("lm", "mlm") if name in started.heads), part.head
             )
+        if isinstance(part, Seq2Seq) and isinstance(head, DecoderHead):
+            part.head = head  # its scale and bias are the model's
     trained = objective.heads()
     for name, head in trained.items():
         if name in started.heads:

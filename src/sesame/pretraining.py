@@ -24,7 +24,7 @@ from sesame.backbones import Backbone, EncoderDecoder
 from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
-from sesame.checkpoint.speech import Speech
+from sesame.checkpoint.speech import Speech, answer_frame
 from sesame.data.batch import Batch
 from sesame.data.loader import STAIRS, Loader
 from sesame.data.order import locate
@@ -80,6 +80,7 @@ def _pretrain(wishes: Wishes, world: World) -> Path:
         if (run.final / "config.json").is_file():
             say(f"{run.final}: this run is finished already; nothing to do")
             return run.final
+        run.keep = max(run.keep, wishes.keep)
         job = _Job(wishes, recipe, machine, run, began)
         job.prepare(files)
         job.train()
@@ -108,6 +109,7 @@ class _Job:
         self.twins: dict[str, Parts] | None = (
             None  # of parts in shares: the same in one piece, without numbers, on rank 0
         )
+        self.spoke: Speech | None = None  # how answers of the start model begin and end
         self.untouched: dict[str, nn.Module] = {}  # heads of the start model that no objective trains: a pooler
         self.last_save = time.monotonic()
         self.next_look = 0.0
@@ -120,14 +122,22 @@ class _Job:
         checkpoint = self.run.latest()
         with self.world.in_turn():
             found = gather_ingredients(self.wishes, self.recipe, self.run, files)
-            self.tokenizer = found.tokenizer
+            self.tokenizer, self.spoke = found.tokenizer, found.speech
             self.family = self.recipe.family or ("" if found.started is None else found.started.family)
             self.model, self.untouched = found.model(self.wishes, self.recipe, self.run, fresh=checkpoint is None)
             units = Units(self.tokenizer, wanted_entities(self.wishes.entities, self.recipe.stages))
             for stage, part in product(self.recipe.stages.values(), (*parts_of(found.train), *parts_of(found.valid))):
                 units.starts(part.store, stage.units)  # now, not on the clock of a stage
             self.examples = Examples(
-                self.recipe, self.tokenizer, found.train, found.valid, units, self.model, self.machine, self.wishes.seed
+                self.recipe,
+                self.tokenizer,
+                found.train,
+                found.valid,
+                units,
+                self.model,
+                self.machine,
+                self.wishes.seed,
+                answer_frame(self.tokenizer, found.speech) if "seq2seq" in self.recipe.objectives else None,
             )
             if self.wishes.one_pass:
                 self.recipe = replace(self.recipe, steps=self._one_pass(next(iter(self.recipe.stages.values()))))
@@ -225,6 +235,7 @@ class _Job:
                     self.state.stage, self.state.stage_step = number, 0
                 self.clock = self._clock(1.0 if number == len(stages) - 1 else done)
                 self._stage(name, stage, self.clock, shown)
+            self.optimizer.take_means()
             figures = self._look(self.state)
         self._finish(figures)
 
@@ -399,8 +410,11 @@ class _Job:
         starts = [(part.start,) for part in self.model.objective.all() if isinstance(part, Seq2Seq)]
         if not starts and not getattr(self.model.backbone.config, "causal", False):
             return None
+        reverse = any(stage.reverse for stage in self.recipe.stages.values())
+        if self.spoke is not None and "seq2seq" in self.recipe.objectives:
+            return replace(self.spoke, start=self.spoke.start or starts[0], reverse=reverse)
         ids = self.tokenizer.ids()
-        return Speech(starts[0] if starts else (), (ids["sep"],), ids["pad"])
+        return Speech(starts[0] if starts else (), (ids["sep"],), ids["pad"], reverse=reverse)
 
     def _all_parts(self) -> dict[str, Parts]:
         """By the folder within the model's: itself in "", encoders that are trained along under their names."""

@@ -48,6 +48,7 @@ class Stage:
     micro: int = 0  # sequences at a time; 0: as many as the device takes well
     tokens: int = 0  # answers: so many places a step, padding and all, of pairs of similar length, instead of `batch`
     reverse: bool = False  # answers: sources are read from their end
+    cut: bool = False  # answers: a source that is too long loses its end; else the pair is left out
     ramp: int = 0  # steps over which the batch grows from an eighth to its size, in eight stairs
     dropout: float = -1.0  # of this stage, in attention too; below 0: as the backbone has it
     units: Literal["", "pieces", "words", "phrases", "entities"] = ""  # hidden whole; "": as the objective has it

@@ -41,6 +41,7 @@ class Wishes:
     rehearse: bool = False  # compile first, and count the budget from there; see `train/rehearsal.py`
     ready: Callable[[], None] | None = None  # called between the two: comparisons wait there until the device is free
     entities: str | None = None  # a file, one a line: what stages of units = "entities" hide whole
+    keep: int = 0  # checkpoints, for their average; 0: as few as are safe
     scale_lr: int = 0  # the batch that the recipe's rate is good for: from there it follows the batch; 0: it stays
 
 

@@ -65,5 +65,41 @@ Open it with `sesame.load(folder).predict(texts)`, or with transformers' matchin
 """
 
 
+def answer_card(results: Mapping[str, Any]) -> str:
+    """README.md of an encoder-decoder that was taught pairs."""
+    data, search = results["data"], results["search"]
+    rows = [
+        f"| {part} | {name} | {100 * value['mean']:.2f} | {_percent(value)} |"
+        for part, values in results["scores"].items()
+        for name, value in values.items()
+    ]
+    table = "\n".join(rows)
+    signatures = "\n".join(f"- {name}: `{signature}`" for name, signature in results["signatures"].items())
+    before = f"Sources begin with `{results['prefix']}`. " if results["prefix"] else ""
+    return f"""---
+library_name: transformers
+tags: [sesame, seq2seq]
+---
+# {results["title"]}, fine-tuned with Sesame {__version__}
+
+Started from `{results["model"]}`, trained on `{data["train"]}` ({data["rows"]["train"]:,} pairs),
+{len(results["seeds"])} seeds; this one, seed {results["best"]}, is best on validation data by {results["metric"]}.
+{before}All settings are in `sesame.toml`.
+
+| data | score | mean over seeds | spread |
+|---|---|---|---|
+{table}
+
+Answers by {search["beams"]} beams, length penalty {search["alpha"]}. Signatures of sacrebleu:
+{signatures}
+
+Open it with `sesame translate folder`, or with `transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)`.
+"""
+
+
+def _percent(found: Mapping[str, Any]) -> str:
+    return "" if found["std"] is None else f"± {100 * found['std']:.2f}"
+
+
 def _spread(found: Mapping[str, Any]) -> str:
     return "" if found["std"] is None else f"± {found['std']:.4f}"

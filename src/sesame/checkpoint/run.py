@@ -48,6 +48,7 @@ class Run:
         self.folder, self.identity, self.world = folder, identity, world
         self.metrics = folder / "metrics.jsonl"
         self.final = folder / "final"
+        self.keep = KEEP
 
     @classmethod
     @contextmanager
@@ -91,7 +92,7 @@ class Run:
         """A mistake ended a new run before its first checkpoint: what it made must not bind the corrected command."""
         if self._begun() or self.final.exists():
             return
-        for part in ("tokenizer", "events", "checkpoints"):
+        for part in ("tokenizer", "events", "checkpoints", "pairs"):
             shutil.rmtree(self.folder / part, ignore_errors=True)
         for name in ("text.json", "metrics.jsonl", "table.npy", "recipe.toml"):
             (self.folder / name).unlink(missing_ok=True)
@@ -139,7 +140,7 @@ class Run:
                     save_file(_cpu(optimizer_tensors(model, optimizer)), aside / "train" / "optimizer.safetensors")
                 self._note(aside, state)
         if self.world.first:
-            for old in self._checkpoints()[KEEP:]:
+            for old in self._checkpoints()[self.keep :]:
                 shutil.rmtree(old, ignore_errors=True)
         return target
 

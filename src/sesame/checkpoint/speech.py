@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from sesame.backbones import Backbone, EncoderDecoder
+from sesame.backbones import Backbone, EncoderDecoder, TransformerXL
+from sesame.data.answer_pack import Frame
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json
+from sesame.generate import Settings
 from sesame.generate.speakers import BackboneSpeaker
-from sesame.tasks.speak import Voice
+from sesame.progress import Bar
+from sesame.tasks.speak import TEXTS, Said, Voice, speak
+from sesame.text import Tokenizer
+from sesame.text.template import around
 
 if TYPE_CHECKING:
     from sesame.checkpoint.folder import Parts
@@ -49,6 +54,7 @@ class Speech:
     last: int | None = None  # an answer that grew too long must end with it
     banned: tuple[tuple[int, ...], ...] = ()  # never said (Marian's padding); an end never is among them, as there
     more: Mapping[str, Any] = field(default_factory=dict)  # settings of the search under their names, kept as they are
+    reverse: bool = False  # sources are read from their end, as in training
 
 
 def read_speech(folder: Path, config: Mapping[str, Any], answers: bool, silent: Mapping[str, Any]) -> Speech:
@@ -71,6 +77,7 @@ def read_speech(folder: Path, config: Mapping[str, Any], answers: bool, silent: 
             last=_one(forced, "forced_eos_token_id", place),
             banned=tuple(words for words in banned if not (len(words) == 1 and words[0] in end)),
             more=_more(config, beside),
+            reverse=bool(_own(config).get("reverse")),
         )
     except (TypeError, ValueError) as error:
         raise SesameError(f"{place}: a token is no number ({error}); copy the file again") from error
@@ -95,8 +102,12 @@ def _one(found: Mapping[str, Any], key: str, place: str) -> int | None:
 
 def _own_start(config: Mapping[str, Any]) -> tuple[int, ...]:
     """Several first tokens have no place in Hugging Face's files."""
+    return _numbers(_own(config).get("start"))
+
+
+def _own(config: Mapping[str, Any]) -> Mapping[str, Any]:
     own = config.get("sesame")
-    return _numbers(own.get("start")) if isinstance(own, Mapping) else ()
+    return own if isinstance(own, Mapping) else {}
 
 
 def _more(config: Mapping[str, Any], beside: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -109,9 +120,10 @@ def _more(config: Mapping[str, Any], beside: Mapping[str, Any] | None) -> dict[s
 def describe_speech(speech: Speech, sesame: Mapping[str, Any]) -> dict[str, Any]:
     """What config.json says of it; `sesame` is what it says of ours already."""
     found = _tokens(speech)
-    if len(speech.start) > 1:
-        found["sesame"] = {**sesame, "start": list(speech.start)}
-    return found
+    own: dict[str, Any] = {"start": list(speech.start)} if len(speech.start) > 1 else {}
+    if speech.reverse:
+        own["reverse"] = True
+    return found | ({"sesame": {**sesame, **own}} if own else {})
 
 
 def write_speech(folder: Path, speech: Speech) -> None:
@@ -155,9 +167,41 @@ def voice_of(parts: "Parts") -> Voice:
     end = speech.end or tuple(tokenizer.id(role) for role in ("eos", "sep") if tokenizer.has(role))[:1]
     first = () if speech.first is None else (speech.first,)
     if isinstance(parts.backbone, EncoderDecoder):
-        return Voice(end, speech.start, first)
+        return Voice(end, speech.start, first, reverse=speech.reverse)
     framed = tokenizer.has("cls") and tokenizer.encode("a", special=True).ids[0] == tokenizer.id("cls")
     return Voice(end, before=(tokenizer.id("cls"),) if framed else ())
+
+
+def answer_frame(tokenizer: Tokenizer, speech: Speech | None) -> Frame:
+    """The tokens around sources and answers of a model that is taught pairs; `speech` None: a new one.
+
+    An answer begins as the model's answers do: with the token that is forced, or with the template's where the decoder
+    starts with another one (BART's own training: </s> is read first, <s> told first).
+    """
+    before, after = around(tokenizer)
+    end = tuple(tokenizer.id(role) for role in ("sep", "eos") if tokenizer.has(role))[:1] or after[-1:]
+    if speech is None:
+        return Frame(before, after, (), end)
+    begin = before if speech.start[:1] != before[:1] else ()
+    if speech.first is not None:
+        begin = (speech.first,)
+    return Frame(before, after, (*speech.start[1:], *begin), speech.end[:1] or end)
+
+
+def answers(
+    parts: "Parts", texts: list[str], settings: Mapping[str, Any], *, voice: Voice | None = None, batch: int = TEXTS,
+    shown: Bar | None = None,
+) -> list[list[Said]]:  # fmt: skip
+    """What a model says to texts; `settings` are those of `generate.Settings`, over what its folder forbids or forces."""
+    if parts.tokenizer is None:
+        raise SesameError("this model has no tokenizer; put tokenizer.json beside the weights")
+    speech = parts.speech or Speech()
+    never = tuple(word[0] for word in speech.banned if len(word) == 1)
+    asked = Settings(**{"never": never, "force_end": speech.last is not None, **settings})
+    device = parts.backbone.token_table().device
+    longest = None if isinstance(parts.backbone, TransformerXL) else parts.backbone.longest  # its memory has no end
+    voice = voice or voice_of(parts)
+    return speak(speaker(parts), parts.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown)
 
 
 def _logits(head: nn.Module, backbone: Backbone, hidden: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Commands on model folders: `convert`."""
+"""Commands on model folders: `convert`, `average`."""
 
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ MOST = 1000  # lines of --check that are read: enough to tell a difference of a 
 
 def register(app: typer.Typer) -> None:
     app.command()(convert)
+    app.command()(average)
 
 
 def convert(
@@ -49,6 +50,26 @@ def convert(
         _export(parts, model, out, task, precision or "fp32", layers, pooling, check)
     else:
         _rewrite(parts, out)
+
+
+def average(
+    models: list[str] = typer.Argument(..., help="A run, with --last; or two or more model folders of equal shape."),
+    last: int | None = typer.Option(
+        None, min=2, help="So many of the run's newest checkpoints (pretrain with --keep)."
+    ),
+    out: Path = typer.Option(..., "--out", help="The folder to write."),
+) -> None:
+    """The mean of several checkpoints as one model: better than the last of them, for nothing.
+
+    Example: sesame average runs/en-de --last 5 --out en-de-averaged
+    """
+    from sesame.averaging import average as run
+    from sesame.averaging import last_checkpoints
+    from sesame.errors import SesameError
+
+    if last is not None and len(models) != 1:
+        raise SesameError("--last takes checkpoints of one run; name one run, or leave --last out")
+    run(last_checkpoints(models[0], last) if last is not None else models, out)
 
 
 def _rewrite(parts: Any, out: Path) -> None:

@@ -8,7 +8,13 @@ import typer
 
 from sesame.cli.answers import ACCEPT, DEVICE, ENGINE, PRECISION
 
-TASKS = ("classify", "regress", "tag", "qa", "choice")
+TASKS = ("classify", "regress", "tag", "qa", "choice", "seq2seq")
+SOURCE = typer.Option(None, help="seq2seq: the column of the sources; guessed otherwise.")
+TARGET = typer.Option(None, help="seq2seq: the column of the answers; guessed otherwise.")
+PREFIX = typer.Option("", help="seq2seq: what stands before every source, such as 'summarize: '.")
+BEAMS = typer.Option(None, min=1, help="seq2seq: hypotheses of the search for answers; by default 4.")
+ALPHA = typer.Option(None, help="seq2seq: strength of the length penalty; by default 1.")
+LONGEST = typer.Option(None, "--most", min=1, help="seq2seq: tokens of an answer at most; by default 128.")
 
 
 def register(app: typer.Typer) -> None:
@@ -23,8 +29,10 @@ def _columns(text: str | None, pair: str | None, label: str | None) -> dict[str,
 
 def finetune(
     model: str = typer.Argument(..., help="A model folder, or a run, to start from."),
-    task: str = typer.Option(..., help="classify, regress, tag, qa or choice."),
-    train: str = typer.Option(..., help="Labelled rows: CSV, TSV, JSONL, Parquet, CoNLL columns, SQuAD JSON."),
+    task: str = typer.Option(..., help="classify, regress, tag, qa, choice or seq2seq."),
+    train: str = typer.Option(
+        ..., help="Labelled rows: CSV, TSV, JSONL, Parquet, CoNLL columns, SQuAD JSON; seq2seq: also a.txt,b.txt."
+    ),
     valid: str | None = typer.Option(None, help="Rows to choose by; otherwise a part of --train is kept aside."),
     test: str | None = typer.Option(None, help="Rows to judge by; nothing is chosen by them."),
     out: Path | None = typer.Option(None, "--out", help="The folder of the run; by default runs/TASK-FILE."),
@@ -55,8 +63,18 @@ def finetune(
         [],
         metavar="[NAME=]KIND:TRAIN[:VALID[:TEST]]",
         help="A further task for the same encoder; can be given several times. --set alpha=0.5 draws small tasks more "
-        "often than their size would.",
+        "often than their size would. seq2seq: 'PREFIX=FILE'.",
     ),
+    source: str | None = SOURCE,
+    target: str | None = TARGET,
+    prefix: str = PREFIX,
+    steps: int | None = typer.Option(None, min=1, help="seq2seq: optimiser steps, instead of --epochs."),
+    beams: int | None = BEAMS,
+    alpha: float | None = ALPHA,
+    most: int | None = LONGEST,
+    keep: int | None = typer.Option(None, min=1, help="seq2seq: checkpoints to keep, for `sesame average`."),
+    temperature: float | None = typer.Option(None, help="seq2seq: above 1 small tasks of --also are drawn more often."),
+    cap: float | None = typer.Option(None, help="seq2seq: tasks of --also count as no larger than this."),
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Change the strategy: adapt.layer_decay=0.9"
     ),
@@ -71,6 +89,8 @@ def finetune(
     Example: sesame finetune runs/mine --task classify --train tickets.csv --out runs/tickets
 
     Several tasks, one encoder: sesame finetune runs/mine --task classify --train tickets.csv --also tag:names.conll
+
+    An encoder-decoder: sesame finetune runs/t5 --task seq2seq --train mails.tsv --prefix "subject: " --metric rougeL
     """
     from sesame.cli.show import seconds
     from sesame.errors import SesameError
@@ -83,6 +103,25 @@ def finetune(
         raise SesameError(f"--precision {precision}: must be auto, fp32, bf16 or mixed")
     if text_budget is not None and text_steps is not None:
         raise SesameError("--text-budget and --text-steps both say when to end; give one of them")
+    written: dict[str, Any] = {
+        "source": source, "target": target, "prefix": prefix or None, "steps": steps, "beams": beams, "alpha": alpha,
+        "most": most, "keep": keep, "temperature": temperature, "cap": cap,
+    }  # fmt: skip
+    if task == "seq2seq":
+        labelled = {
+            "--strategy": strategy != "full", "--layers": layers, "--multi": multi, "--text": text, "--name": name,
+            "--text-column and its like (name --source and --target)": _columns(text_column, pair_column, label_column),
+            "--extend": extend, "--text-budget": text_budget, "--text-steps": text_steps,
+        }  # fmt: skip
+        _refuse(labelled, "does not go with --task seq2seq")
+        written |= {
+            "valid": valid, "test": test, "seeds": seeds, "epochs": epochs, "rate": rate, "metric": metric, "also": also,
+            "settings": settings, "device": device, "precision": precision, "seed": seed, "save_minutes": save_minutes,
+            "save_steps": save_steps,
+        }  # fmt: skip
+        _answering(model, train, out, written)
+        return
+    _refuse({f"--{name}": value for name, value in written.items()}, "goes with --task seq2seq only")
     given = {"epochs": epochs, "optimizer.rate": rate, "task.layers": None if layers is None else f'"{layers}"'}
     changed = [f"{key}={value}" for key, value in given.items() if value is not None]
     if epochs is not None:
@@ -99,6 +138,14 @@ def finetune(
             text=text, text_budget=seconds(text_budget, "--text-budget"), text_steps=text_steps, extend=extend or 0,
         )
     )  # fmt: skip
+
+
+def _answering(model: str, train: str, out: Path | None, written: dict[str, Any]) -> None:
+    from sesame.answering import Wishes, finetune
+
+    place = out or Path("runs") / f"seq2seq-{Path(train.split(',')[0]).name.split('.')[0]}"
+    given = {name: value for name, value in written.items() if value is not None}
+    finetune(Wishes(model=model, train=train, out=place, **given))
 
 
 def evaluate(
@@ -129,6 +176,13 @@ def evaluate(
     strategy: str | None = typer.Option(None, help="--suite: full (frozen for layers), gradual, or a .toml file."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="--suite: change the strategy."),
     out: Path | None = typer.Option(None, "--out", help="--suite: the folder of its runs; by default runs/SUITE."),
+    source: str | None = SOURCE,
+    target: str | None = TARGET,
+    prefix: str = PREFIX,
+    metric: str | None = typer.Option(None, help="seq2seq: the score that --against compares; by default bleu."),
+    beams: int | None = BEAMS,
+    alpha: float | None = ALPHA,
+    most: int | None = LONGEST,
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
     json: bool = typer.Option(False, "--json", help="The scores as JSON."),
 ) -> None:
@@ -141,6 +195,7 @@ def evaluate(
     A decoder on plain text: sesame evaluate runs/gpt --text test.txt --stride 256
 
     A decoder on rows that it was not taught: sesame evaluate runs/gpt --data test.csv --shots 0,1,5
+    An encoder-decoder on pairs of texts: sesame evaluate runs/en-de --data test.tsv --beams 5 --against runs/other
     """
     columns = _columns(text_column, pair_column, label_column)
     way = _way(text, data, suite, shots)
@@ -171,7 +226,16 @@ def evaluate(
         _suite(suite, model, data, out, only, seeds, strategy, settings, device, json)
         return
     from sesame.evaluate.judge import judge
+    from sesame.evaluate.spoken import is_answering
 
+    written: dict[str, Any] = {
+        "source": source, "target": target, "prefix": prefix or None, "metric": metric, "beams": beams, "alpha": alpha,
+        "most": most,
+    }  # fmt: skip
+    if is_answering(model) and task is None and not columns:
+        _answers(model, data, {**written, "against": against}, device, json)
+        return
+    _refuse({f"--{name}": value for name, value in written.items()}, "is for encoder-decoders")
     found = judge(model, data, task=task, columns=columns, multi=multi, against=against, device=device)
     if json:
         typer.echo(jsonlib.dumps(found, ensure_ascii=False))
@@ -191,6 +255,33 @@ def _way(text: list[str], data: str | None, suite: str | None, shots: str | None
     if not text and data is None:
         raise SesameError("give --data FILE with labelled rows, or --text FILE for the perplexity of a decoder")
     return asked[0] if asked else "--data"
+
+
+def _answers(model: str, data: str, written: dict[str, Any], device: str, json: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from sesame.evaluate.spoken import judge_answers
+
+    given = {"beams": 4, **{name: value for name, value in written.items() if value is not None}}
+    found = judge_answers(model, data, device=device, **given)
+    if json:
+        typer.echo(jsonlib.dumps(found, ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    table = Table("score", "value", "95 % over examples")
+    for name, value in found["scores"].items():
+        low, high = found["intervals"][name]
+        table.add_row(name, f"{100 * value:.2f}", f"{100 * low:.2f} to {100 * high:.2f}")
+    console.print(table)
+    for name, signature in found["signatures"].items():
+        typer.echo(f"{name}|{signature}")
+    if "versus" in found:
+        v = {key: 100 * value for key, value in found["versus"].items()}
+        console.print(
+            f"better than {found['against']} by {v['difference']:+.2f} {found['metric']} "
+            f"(95 %: {v['low']:+.2f} to {v['high']:+.2f}, p = {v['p'] / 100:.4f})"
+        )
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:

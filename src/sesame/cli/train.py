@@ -49,6 +49,7 @@ def pretrain(
     precision: str = typer.Option("auto", help="auto, fp32, bf16 or mixed."),
     save_minutes: float = typer.Option(5.0, help="Minutes between two checkpoints."),
     save_steps: int = typer.Option(0, min=0, help="Steps between two checkpoints, instead of minutes."),
+    keep: int = typer.Option(0, min=0, help="Checkpoints to keep, for `sesame average`; at least 2 are kept."),
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
     compile: bool | None = typer.Option(None, "--compile/--no-compile", help="torch.compile; by default on a GPU."),
     rehearse: bool = typer.Option(
@@ -88,7 +89,7 @@ def pretrain(
         precision=precision,  # type: ignore[arg-type]
         save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile, extend=extend or 0,
         parallel=parallel,  # type: ignore[arg-type]
-        scale_lr=scale_lr or 0, rehearse=rehearse, entities=entities,
+        keep=keep, scale_lr=scale_lr or 0, rehearse=rehearse, entities=entities,
     )  # fmt: skip
     if dry_run:
         from sesame.cli.plan_table import show

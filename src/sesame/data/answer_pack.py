@@ -1,7 +1,7 @@
 """Sources and their answers, drawn from a store of pairs, in batches of about as many tokens and of similar length.
 
-A pair is one example: the source, closed by a separator, is what an encoder reads; the answer, closed likewise, what a
-decoder must tell (the target "seq2seq").
+A pair is one example: the source is what an encoder reads, the answer what a decoder must tell (the target "seq2seq"), each
+in the tokens that its model has around it (`Frame`); a model that was given none of its own closes both by a separator.
 
 Batches by tokens (Vaswani et al. 2017, section 5.1: pairs are "batched together by approximate sequence length"): all pairs
 are sorted by length once, cut into batches of at most so many places, padding and all, and the batches come in a new random
@@ -28,8 +28,21 @@ NAME = "seq2seq"
 ROUND = 8  # places on a GPU: widths are rounded up, so that few shapes occur
 
 
+@dataclass(frozen=True)
+class Frame:
+    """The tokens around a source and around an answer: BART reads <s> a </s> and tells <s> b </s>, T5 a </s> and b </s>."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    begin: tuple[int, ...]  # of the answer
+    end: tuple[int, ...]
+
+
 class AnswerPacker(Packer):
-    """Draws pairs; those with a side of more than `length` tokens are left out, and counted."""
+    """Draws pairs; those with a side of more than `length` tokens are left out, and counted.
+
+    With `cut` a source that is too long loses its end instead, as at the time of answering (`tasks/speak.py`).
+    """
 
     def __init__(
         self,
@@ -40,28 +53,42 @@ class AnswerPacker(Packer):
         fixed: bool = False,
         reverse: bool = False,
         quiet: bool = False,
+        cut: bool = False,
+        frame: Frame | None = None,
     ) -> None:
         """`fixed`: widths are rounded up; `reverse`: sources are read from their end (Sutskever et al. 2014)."""
         super().__init__(part, "translations", max(length, 8), specials)
         self.length, self.fixed, self.reverse = length, fixed, reverse
-        first = self.rows[:, 0]
-        sizes = np.diff(self.offsets[first[:, None] + np.arange(3)], axis=1) + 1  # (N, 2), with the separators
+        self.frame = frame or Frame((), (specials.sep,), (), (specials.sep,))
+        f, first = self.frame, self.rows[:, 0]
+        more = np.array([len(f.before) + len(f.after), len(f.begin) + len(f.end)])
+        sizes = np.diff(self.offsets[first[:, None] + np.arange(3)], axis=1) + more  # (N, 2), with their frames
+        long = sizes[:, 0] > length
+        if cut and length > more[0]:
+            sizes[:, 0] = np.minimum(sizes[:, 0], length)
+            if long.any() and not quiet:
+                say(
+                    f"{int(long.sum()):,} of {len(long):,} sources have more than {length} tokens; their ends are not read"
+                )
         fits = sizes.max(axis=1) <= length
         if not fits.all() and not quiet:
-            say(f"{int((~fits).sum()):,} of {len(fits):,} pairs are left out: a side has more than {length - 1} tokens")
-        self.rows, self.sizes = self.rows[fits], sizes[fits]
+            what, most = ("the answer", length - more[1]) if cut else ("a side", length - more.max())
+            say(f"{int((~fits).sum()):,} of {len(fits):,} pairs are left out: {what} has more than {most} tokens")
+        self.rows, self.sizes, self.more = self.rows[fits], sizes[fits], more
         if len(self.rows) == 0:
             raise SesameError(
                 f"{part.store.files[0]}: all pairs are longer than {length} tokens; raise the stage's length"
             )
 
     def draw(self, rows: Ints, keys: chance.Words) -> Batch:
-        first, sizes = self.rows[rows, 0], self.sizes[rows]
-        widths = sizes.max(axis=0)
+        first, sizes, f = self.rows[rows, 0], self.sizes[rows], self.frame
+        bare, widths = sizes - self.more, sizes.max(axis=0)
         if self.fixed:
             widths = np.full(2, -(-widths.max() // ROUND) * ROUND)
-        sources, lengths = self._side(first, sizes[:, 0] - 1, int(widths[0]), self.specials.pad, self.reverse)
-        answers, _ = self._side(first + 1, sizes[:, 1] - 1, int(widths[1]), IGNORE, False)
+        sources, lengths = self._side(
+            first, bare[:, 0], int(widths[0]), self.specials.pad, f.before, f.after, self.reverse
+        )
+        answers, _ = self._side(first + 1, bare[:, 1], int(widths[1]), IGNORE, f.begin, f.end)
         return Batch(
             ids=torch.from_numpy(sources),
             lengths=torch.from_numpy(lengths),
@@ -70,15 +97,27 @@ class AnswerPacker(Packer):
             targets={NAME: Targets(torch.from_numpy(answers))},
         )
 
-    def _side(self, sentence: Ints, sizes: Ints, width: int, fill: int, reverse: bool) -> tuple[Ints, Ints]:
-        """These sentences, closed by a separator, as padded rows; and their lengths."""
-        places = np.arange(width)[None, :]
+    def _side(
+        self,
+        sentence: Ints,
+        sizes: Ints,
+        width: int,
+        fill: int,
+        before: tuple[int, ...],
+        after: tuple[int, ...],
+        reverse: bool = False,
+    ) -> tuple[Ints, Ints]:
+        """The first `sizes` tokens of these sentences in their frame, as padded rows; and their lengths."""
+        lengths = (sizes + len(before) + len(after)).astype(np.int64)
+        places = np.arange(width)[None, :] - len(before)
         order = sizes[:, None] - 1 - places if reverse else places
-        inside = places < sizes[:, None]
+        inside = (places >= 0) & (places < sizes[:, None])
         at = np.where(inside, self.offsets[sentence][:, None] + order, 0)
         ids = np.where(inside, self.tokens[at].astype(np.int64), fill)
-        ids[np.arange(len(sizes)), sizes] = self.specials.sep
-        return ids, (sizes + 1).astype(np.int64)
+        ids[:, : len(before)] = before
+        for number, token in enumerate(after):
+            ids[np.arange(len(sizes)), lengths - len(after) + number] = token
+        return ids, lengths
 
 
 def plan_batches(sizes: Ints, most: int, seed: int, fixed: bool = False) -> tuple[Ints, Ints]:

@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from sesame.data.encode import DocumentEncoder, EncodedDocuments
-from sesame.data.parallel import named_fields, read_pairs
+from sesame.data.parallel import Counted, named_fields, read_pairs
 from sesame.data.readers import Document, corpus_files, file_kind, read_documents
 from sesame.data.store import FORMAT, Store
 from sesame.data.workers import Workers
@@ -74,9 +74,12 @@ def build_pairs(
     kind = "pairs" if fields is None else "pairs of " + " and ".join(fields)
 
     def read(progress: Callable[[int], None]) -> Iterator[Document]:
-        for pair in read_pairs(files, fields, progress=progress):
+        counted = Counted()
+        for pair in read_pairs(files, fields, counted, progress):
             file, _, line = pair.place.rpartition(":")
             yield Document("\n".join(" ".join(side.split()) for side in (pair.source, pair.target)), file, int(line))
+        if counted.empty:
+            say(f"{files[0]}: {counted.empty:,} pairs are left out, because a side is empty")
 
     return _build(files, [kind] * len(files), read, tokenizer, Path(cache), "", workers, lines=True)
 

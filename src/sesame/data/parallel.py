@@ -2,7 +2,8 @@
 
 Three shapes, each plain or packed (.gz .xz .zst .bz2):
 - two files, line n of one translates line n of the other;
-- a table with a tab between the two (.tsv), without a heading;
+- a table with a tab between the two (.tsv), without a heading; with names of columns any table of `tables.py` (CSV, TSV,
+  Parquet), whose first two columns are taken where it has no heading;
 - JSON lines (.jsonl), the two texts in fields that the user names, or the only two that hold text, or as Hugging Face's
   datasets have them: {"translation": {"en": ..., "de": ...}}.
 
@@ -17,10 +18,32 @@ from pathlib import Path
 from typing import Any
 
 from sesame.data.streams import PACKED, Progress, lines
+from sesame.data.tables import Table, fold, inner_suffix, read_table
 from sesame.errors import SesameError
 
 LONGEST = 1 << 20  # characters of a line
 TABLE, JSON_LINES = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
+WHOLE = (".csv", ".parquet")  # tables that are read whole
+GUESSES = tuple(  # names of columns that hold a source and its answer, the likeliest first
+    tuple(names.split(":"))
+    for names in [
+        "source:target",
+        "src:tgt",
+        "input:output",
+        "inputs:targets",
+        "document:summary",
+        "article:highlights",
+        "article:summary",
+        "dialogue:summary",
+        "text:summary",
+        "body:subject",
+        "email:subject",
+        "question:answer",
+        "prompt:completion",
+        "sentence:tree",
+        "text:target",
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +94,55 @@ def read_pairs(
         raise SesameError(f"{files[0]}: has no pair of two texts; check the file")
 
 
+def find_columns(path: str | Path, source: str | None, target: str | None) -> tuple[str, str] | None:
+    """Which columns of a table or of JSON lines hold sources and answers: those named by the user, else those whose names
+    say so, else the only two; None: the file is plain text, or a table without a heading."""
+    file = Path(path)
+    if not file.is_file():
+        raise SesameError(f"{file}: no such file; check the name")
+    if _kind(file) == "text":
+        if source or target:
+            raise SesameError(f"{file}: plain text has no columns; leave --source and --target out")
+        return None
+    if _kind(file) == "json" and next(iter(_json_names(file)), "") == "translation":
+        return (source, target) if source and target else None
+    table = read_table(file, [name for name in (source, target) if name] or [name for pair in GUESSES for name in pair])
+    named = [
+        None if name is None else _column(table, name, role) for name, role in ((source, "source"), (target, "target"))
+    ]
+    guess = next((pair for pair in GUESSES if all(name in table.folded for name in pair)), None)
+    others = [name for name in table.columns if name not in named]
+    if guess is not None and not any(named):
+        named = [table.folded[name] for name in guess]
+    elif len(others) == named.count(None):
+        named = [name or others.pop(0) for name in named]
+    if None in named:
+        raise SesameError(
+            f"{file}: which columns are source and answer? It has {table.shown()}; name them with --source and --target"
+        )
+    first, second = (str(name) for name in named)
+    if first == second:
+        raise SesameError(f"{file}: --source and --target are the same column {first!r}; name two")
+    return first, second
+
+
+def _json_names(file: Path) -> list[str]:
+    """The fields of the first line; a line that is no JSON has none, and is told about by who reads it."""
+    first = next((text for _, text, _ in lines(file, LONGEST, None) if text.strip()), "")
+    try:
+        row = json.loads(first)
+    except ValueError:
+        return []
+    return list(row) if isinstance(row, dict) else []
+
+
+def _column(table: Table, name: str, role: str) -> str:
+    found = name if name in table.columns else table.folded.get(fold(name))
+    if found is None:
+        raise SesameError(f"{table.path}: has no column {name!r} for --{role}; its columns are {table.shown()}")
+    return found
+
+
 def named_fields(paths: Sequence[str | Path], languages: tuple[str, str]) -> tuple[str, str] | None:
     """The languages, if JSON lines call their fields so; the order in the file then does not matter."""
     files = [Path(path) for path in paths]
@@ -86,6 +158,8 @@ def _kind(file: Path) -> str:
     bare = file.with_suffix("") if file.suffix in PACKED else file
     if bare.suffix in TABLE:
         return "table"
+    if inner_suffix(file) in WHOLE:
+        return "whole"
     return "json" if bare.suffix in JSON_LINES else "text"
 
 
@@ -102,6 +176,9 @@ def _two_files(first: Path, second: Path, progress: Progress | None) -> Iterator
 
 
 def _one_file(file: Path, kind: str, fields: tuple[str, str] | None, progress: Progress | None) -> Iterator[Pair]:
+    if kind == "whole" or (kind == "table" and fields is not None):
+        yield from _columns(file, fields)
+        return
     for line in lines(file, LONGEST, progress):
         number, text, _ = line
         if not text.strip():
@@ -116,6 +193,17 @@ def _one_file(file: Path, kind: str, fields: tuple[str, str] | None, progress: P
         else:
             source, target = _from_json(text, fields, place)
             yield Pair(source.strip(), target.strip(), place)
+
+
+def _columns(file: Path, fields: tuple[str, str] | None) -> Iterator[Pair]:
+    table = read_table(file, fields or ())
+    if fields is None and (not table.header or len(table.columns) == 2):
+        fields = (table.columns[0], table.columns[1]) if len(table.columns) > 1 else None
+    if fields is None:
+        raise SesameError(f"{file}: two columns are needed to guess, found {table.shown()}; give a table of two")
+    for line, row in table.rows:
+        source, target = (_text(row, name, table.place(line)) for name in fields)
+        yield Pair(source.strip(), target.strip(), f"{file}:{line}")
 
 
 def _from_json(text: str, fields: tuple[str, str] | None, place: str) -> tuple[str, str]:

@@ -109,7 +109,12 @@ def _plm(config: PermutationLMConfig, backbone: Backbone, vocab: Vocab) -> Objec
 
 def _seq2seq(config: Seq2SeqConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     head, roles = _decoder_head("seq2seq", backbone), vocab.roles
-    return Seq2Seq("seq2seq", head, roles["cls"], roles["pad"], config.smoothing, config.weight)
+    if vocab.start is None and "cls" not in roles:
+        raise SesameError(
+            "objectives.seq2seq: a decoder starts with the cls token, and this tokenizer has none; train another one"
+        )
+    start = roles["cls"] if vocab.start is None else vocab.start
+    return Seq2Seq("seq2seq", head, start, roles["pad"], config.smoothing, config.weight)
 
 
 def _span(config: SpanConfig, backbone: Backbone, vocab: Vocab) -> Objective:

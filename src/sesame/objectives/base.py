@@ -36,6 +36,7 @@ class Vocab:
     front: int = 1  # tokens before a text: [CLS], or none
     sentinels: tuple[int, ...] = ()  # that stand for hidden spans, in their order (T5)
     stops: tuple[int, ...] = ()  # that end a sentence
+    start: int | None = None  # what the decoder of a model that exists reads first; None: the objective chooses
 
 
 Beside = tuple[Encoder, dict[str, nn.Module]]

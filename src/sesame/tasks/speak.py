@@ -14,6 +14,7 @@ from sesame.errors import SesameError
 from sesame.generate import Settings, Speaker, generate
 from sesame.progress import Bar, say
 from sesame.text import Tokenizer
+from sesame.text.template import around
 
 TEXTS = 32  # at a time
 
@@ -96,14 +97,21 @@ def _inputs(tokenizer: Tokenizer, texts: Sequence[str], voice: Voice, longest: i
             say(
                 f"{len(long)} of {len(texts)} sources have more than {longest} tokens; their ends are not read: {lines}"
             )
-        inputs = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in inputs]
+        back = len(around(tokenizer)[1])
+        inputs = [ids if len(ids) <= longest else [*ids[: longest - back], *ids[len(ids) - back :]] for ids in inputs]
     elif longest is not None:
         for number, ids in enumerate(inputs, 1):
             if len(ids) >= longest:
                 raise SesameError(
                     f"prompt {number}: has {len(ids)} tokens and the model takes {longest}; shorten it to leave room"
                 )
-    return [[*ids[-2::-1], ids[-1]] if voice.reverse else ids for ids in inputs]
+    return [_reversed(ids, *map(len, around(tokenizer))) for ids in inputs] if voice.reverse else inputs
+
+
+def _reversed(ids: list[int], front: int, back: int) -> list[int]:
+    """From its end; the tokens around it stay where they are."""
+    end = len(ids) - back
+    return [*ids[:front], *reversed(ids[front:end]), *ids[end:]]
 
 
 def _groups(sizes: Sequence[int], most: int) -> Iterator[list[int]]:

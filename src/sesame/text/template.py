@@ -27,6 +27,13 @@ def put_around(backend: Backend, template: Template, cls: str, sep: str) -> None
         backend.post_processor = chosen
 
 
+def around(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids that the template puts before and behind a text."""
+    bare, whole = tokenizer.encode("a").ids, tokenizer.encode("a", special=True).ids
+    front = next(at for at in range(len(whole) + 1) if whole[at : at + len(bare)] == bare)
+    return tuple(whole[:front]), tuple(whole[front + len(bare) :])
+
+
 def with_cls(tokenizer: Tokenizer, last: bool) -> Tokenizer:
     """The tokenizer with its class token at the end or at the beginning; as it is, if that is where it stands."""
     return tokenizer if tokenizer.cls_last == last else framed(tokenizer, "xlnet" if last else "bert")

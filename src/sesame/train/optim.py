@@ -8,6 +8,10 @@ Biases and norms never decay (BERT).
 - "adafactor" (Shazeer & Stern 2018, https://arxiv.org/abs/1804.04235) is PyTorch's: of the squared gradients of a matrix it
   remembers row and column means only, and no momentum, so its memory is next to nothing. The rate is relative to the size
   of a tensor (try 0.01) and at most 1/√step; beta1, beta2 and eps play no part.
+
+With `ema` all of them keep a running mean of the weights beside their momenta (Polyak & Juditsky 1992), and the finished
+model is that mean: a <- d a + (1 - d) w with d = min(ema, (1 + t) / (10 + t)) after t steps, which forgets the start soon
+(TensorFlow's rule). Being part of the memory, it is saved, undone and shared as momenta are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,6 +27,7 @@ from sesame.train.muon import BatchedMuon
 from sesame.train.shares import as_share, is_sharded
 
 Memory = dict[Tensor, dict[str, Any]]
+MEAN, MEAN_STEPS = "mean", "mean_steps"  # in the memory
 
 
 @dataclass(frozen=True)
@@ -34,19 +39,22 @@ class OptimConfig:
     beta2: float = 0.999
     eps: float = 1e-6
     clip: float = 1.0  # gradient norm; 0: no clipping
+    ema: float = 0.0  # decay of a running mean of the weights, such as 0.999; 0: none
 
     def __post_init__(self) -> None:
         if not (0 < self.rate < 10 and self.decay >= 0 and self.eps > 0 and self.clip >= 0):
             raise SesameError(f"optimizer: rate, eps must be above 0, decay and clip not below it; found {self}")
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise SesameError(f"optimizer: beta1 and beta2 lie from 0 to below 1; found {self.beta1} and {self.beta2}")
+        if not 0 <= self.ema < 1:
+            raise SesameError(f"optimizer.ema is {self.ema}; it lies from 0 (no mean) to below 1")
 
 
 class Optimizer:
     """One or more of PyTorch's optimisers, each with its share of the weights."""
 
-    def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
-        self.parts = parts
+    def __init__(self, parts: list[torch.optim.Optimizer], ema: float = 0.0) -> None:
+        self.parts, self.ema = parts, ema
         self.version = 0  # which arrays hold its memory; a recorded step is good for one version
         self._members = {id(p) for part in parts for group in part.param_groups for p in group["params"]}
 
@@ -60,6 +68,26 @@ class Optimizer:
     def step(self) -> None:
         for part in self.parts:
             part.step()
+        if self.ema:
+            self._average()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        """On the device alone, so that a recorded step does it too."""
+        for p, kept in self.held().items():
+            if MEAN not in kept:
+                kept[MEAN], kept[MEAN_STEPS] = p.detach().clone(), torch.zeros((), device=p.device)
+            steps = kept[MEAN_STEPS]
+            steps += 1
+            decay = ((1 + steps) / (10 + steps)).clamp(max=self.ema)
+            kept[MEAN] += (1 - decay) * (p.detach() - kept[MEAN])
+
+    @torch.no_grad()
+    def take_means(self) -> None:
+        """Put the running means in the place of the weights; training is over."""
+        for p, kept in self.held().items():
+            if MEAN in kept:
+                p.copy_(kept[MEAN])
 
     def set_rate(self, rate: float) -> None:
         for group in self.groups():
@@ -99,9 +127,13 @@ Scales = Mapping[nn.Parameter, float]
 
 
 def build_optimizer(model: nn.Module, config: OptimConfig, scales: Scales | None = None) -> Optimizer:
+    return Optimizer(_parts(model, config, scales), config.ema)
+
+
+def _parts(model: nn.Module, config: OptimConfig, scales: Scales | None) -> list[torch.optim.Optimizer]:
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if config.kind == "adamw":
-        return Optimizer([_adamw((p for _, p in named), config, scales or {})])
+        return [_adamw((p for _, p in named), config, scales or {})]
     if scales:
         raise SesameError("rates by layer go with optimizer.kind = adamw only; choose that, or one rate for all layers")
     if is_sharded(model):
@@ -112,16 +144,16 @@ def build_optimizer(model: nn.Module, config: OptimConfig, scales: Scales | None
     vectors = {"params": [p for _, p in named if p.ndim < 2], "weight_decay": 0.0}
     if config.kind == "lamb":
         groups = [{**matrices, "adapt": True}, {**vectors, "adapt": False}]
-        return Optimizer([Lamb(groups, config.rate, (config.beta1, config.beta2), config.eps)])
+        return [Lamb(groups, config.rate, (config.beta1, config.beta2), config.eps)]
     if config.kind == "adafactor":
         if not hasattr(torch.optim, "Adafactor"):
             raise SesameError("optimizer.kind = adafactor needs PyTorch 2.5 or newer; update it, or take adamw")
-        return Optimizer([torch.optim.Adafactor([matrices, vectors], lr=config.rate)])
+        return [torch.optim.Adafactor([matrices, vectors], lr=config.rate)]
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     inner = [p for name, p in named if p.ndim == 2 and id(p) not in tables and ".blocks." in f".{name}"]
     rest = {id(p) for p in inner}
     muon = BatchedMuon(inner, lr=config.rate, weight_decay=config.decay, adjust_lr_fn="match_rms_adamw")
-    return Optimizer([muon, _adamw((p for _, p in named if id(p) not in rest), config, {})])
+    return [muon, _adamw((p for _, p in named if id(p) not in rest), config, {})]
 
 
 def _adamw(parameters: Iterable[nn.Parameter], config: OptimConfig, scales: Scales) -> torch.optim.Optimizer:

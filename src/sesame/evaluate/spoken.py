@@ -1,0 +1,193 @@
+"""What an encoder-decoder answers, against the answers wanted: BLEU, chrF, ROUGE, exact matches, brackets of trees.
+
+One answer, one reference. All values are shares from 0 to 1; BLEU and chrF come with the signature that makes them
+comparable (`translation.py`). Sources are read as they were in training: runs of white space are one space.
+
+    brackets   the answers are linearised trees (`data/trees.py`): labelled bracket F1 as evalb counts it. An answer that is
+               no tree is mended; words and tags are the gold tree's, so that a parser is judged by its brackets alone
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sesame.backbones import EncoderDecoder
+from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.speech import answers
+from sesame.data.parallel import Counted, find_columns, read_pairs
+from sesame.data.trees import Tree, delinearize
+from sesame.errors import SesameError
+from sesame.evaluate.brackets import bracket_counts, bracket_scores
+from sesame.evaluate.classification import share
+from sesame.evaluate.rouge import Letters, rouge_each
+from sesame.evaluate.statistics import Floats, bootstrap_interval, micro_f1, paired_bootstrap, paired_bootstrap_metric
+from sesame.evaluate.translation import Bleu, ChrF, compare_systems, corpus_score
+from sesame.files import read_json
+from sesame.progress import bar, say
+from sesame.train.precision import choose_machine
+
+CORPUS: dict[str, Bleu | ChrF] = {"bleu": Bleu(), "chrf": ChrF()}
+ROUGE = ("rouge1", "rouge2", "rougeL")
+METRICS = (*CORPUS, *ROUGE, "exact", "brackets")
+ROUNDS = 1000
+SPEAKING = ("t5", "mt5", "bart", "mbart", "marian", "encoder-decoder")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of one test set."""
+
+    values: dict[str, float]
+    signatures: dict[str, str]  # of BLEU and chrF
+    intervals: dict[str, tuple[float, float]]  # over examples; only where they were asked for
+
+
+def check_metric(name: str) -> None:
+    if name not in METRICS:
+        raise SesameError(f"--metric {name}: must be one of {', '.join(METRICS)}")
+
+
+def score_answers(gold: Sequence[str], said: Sequence[str], trees: bool = False, rounds: int = 0) -> Scores:
+    """All scores; with `rounds` of resampling their intervals, and with `trees` brackets too."""
+    values: dict[str, float] = {}
+    signatures: dict[str, str] = {}
+    intervals: dict[str, tuple[float, float]] = {}
+    for name, how in CORPUS.items():
+        found = corpus_score(how, gold, said, rounds)
+        values[name], signatures[name] = found.value, found.signature
+        if found.low is not None and found.high is not None:
+            intervals[name] = found.low, found.high
+    for name, row in _each(gold, said).items():
+        values[name] = float(row.mean())
+        if rounds:
+            drawn = bootstrap_interval(row, rounds=rounds)
+            intervals[name] = drawn.low, drawn.high
+    if trees:
+        wanted, given = _trees(gold, said)
+        values["brackets"] = bracket_scores(wanted, given)["f1"]
+        if rounds:
+            drawn = bootstrap_interval(bracket_counts(wanted, given), _f1, rounds)
+            intervals["brackets"] = drawn.low, drawn.high
+    return Scores(values, signatures, intervals)
+
+
+def compare_answers(
+    metric: str, gold: Sequence[str], a: Sequence[str], b: Sequence[str], rounds: int = ROUNDS
+) -> dict[str, float]:
+    """difference (a - b), low, high, p by the paired bootstrap."""
+    check_metric(metric)
+    if metric in CORPUS:
+        return compare_systems(CORPUS[metric], gold, a, b, rounds)
+    if metric == "brackets":
+        sides = [micro_f1(bracket_counts(*_trees(gold, said))) for said in (a, b)]
+        return paired_bootstrap_metric(sides[0], sides[1], len(gold), rounds)
+    return paired_bootstrap(_each(gold, a)[metric], _each(gold, b)[metric], rounds)
+
+
+def _each(gold: Sequence[str], said: Sequence[str]) -> dict[str, Any]:
+    """Scores that are means over examples, an example a row."""
+    table = rouge_each(gold, said, letters=_letters(gold))
+    exact = np.array([a.split() == b.split() for a, b in zip(gold, said, strict=True)], dtype=np.float64)
+    return {name: table[name] for name in ROUGE} | {"exact": exact}
+
+
+def _f1(counts: Floats) -> float:
+    right, said, gold = counts.sum(0)
+    return float(share(2 * right, said + gold))
+
+
+def _letters(gold: Sequence[str]) -> Letters:
+    """The usual ROUGE knows a-z alone; a text that is mostly of other letters needs all of them."""
+    letters = [letter for text in gold for letter in text if letter.isalpha()]
+    return "all" if 2 * sum(letter > "\x7f" for letter in letters) > len(letters) else "ascii"
+
+
+def _trees(gold: Sequence[str], said: Sequence[str]) -> tuple[list[Tree], list[Tree | None]]:
+    wanted = [delinearize(text, leaves="tags").tree for text in gold]
+    given = [delinearize(text, tree.words, tree.tags) for text, tree in zip(said, wanted, strict=True)]
+    mended = sum(found.repairs > 0 for found in given)
+    if mended:
+        say(f"{mended:,} of {len(said):,} answers are no trees over the sentence; they were mended")
+    return wanted, [found.tree for found in given]
+
+
+# ---- a model against a file -----------------------------------------------------------------------------------------
+
+
+def is_answering(model: str) -> bool:
+    """Whether a folder holds an encoder-decoder; told by its config.json, before any weight is read."""
+    folder = Path(model)
+    file = next((f for f in (folder / "config.json", folder / "final" / "config.json") if f.is_file()), None)
+    found = read_json(file) if file is not None else None
+    return isinstance(found, dict) and bool({found.get("model_type"), found.get("backbone")} & set(SPEAKING))
+
+
+def plain(text: str) -> str:
+    """As the store of pairs keeps a text."""
+    return " ".join(text.split())
+
+
+def read_sides(
+    data: str, source: str | None = None, target: str | None = None, prefix: str = ""
+) -> tuple[list[str], list[str]]:
+    """Sources, with the prefix before them, and answers of a file, or of two plain files with a comma between their names."""
+    paths = [data] if Path(data).is_file() else data.split(",")
+    fields = find_columns(paths[0], source, target)
+    counted = Counted()
+    pairs = list(read_pairs(paths, fields, counted))
+    told = "" if fields is None else f", sources in {fields[0]!r}, answers in {fields[1]!r}"
+    say(f"{data}: {len(pairs):,} pairs{told}")
+    if counted.empty:
+        say(f"{data}: {counted.empty:,} pairs are left out, because a side is empty")
+    return [plain(f"{prefix} {pair.source}") for pair in pairs], [plain(pair.target) for pair in pairs]
+
+
+def answer_all(parts: Parts, sources: Sequence[str], *, shown_as: str = "answer", **settings: Any) -> list[str]:
+    """The best answer to each source."""
+    with bar(shown_as, len(sources), "texts") as shown:
+        return [said[0].text if said else "" for said in answers(parts, list(sources), settings, shown=shown)]
+
+
+def open_answering(model: str, device: str) -> Parts:
+    """A model that answers, ready to."""
+    parts = load_parts(model)
+    if not isinstance(parts.backbone, EncoderDecoder):
+        raise SesameError(
+            f"{model}: has no encoder and decoder, so it does not answer sources; take t5, bart or the like"
+        )
+    if parts.tokenizer is None:
+        raise SesameError(f"{model}: has no tokenizer; put tokenizer.json beside the weights")
+    parts.to(choose_machine(device).device)
+    for module in (parts.backbone, *parts.heads.values()):
+        module.eval()
+    return parts
+
+
+def judge_answers(
+    model: str,
+    data: str,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    prefix: str = "",
+    metric: str = "bleu",
+    against: str | None = None,
+    device: str = "auto",
+    **settings: Any,
+) -> dict[str, Any]:
+    """Scores of a model on pairs, with intervals; `against`: another model, on the same draws of examples."""
+    check_metric(metric)
+    sources, gold = read_sides(data, source, target, prefix)
+    said = answer_all(open_answering(model, device), sources, **settings)
+    found = score_answers(gold, said, metric == "brackets", ROUNDS)
+    result: dict[str, Any] = {
+        "task": "seq2seq", "metric": metric, "scores": found.values, "signatures": found.signatures,
+        "intervals": {name: list(ends) for name, ends in found.intervals.items()}, "rows": len(gold),
+    }  # fmt: skip
+    if against is not None:
+        other = answer_all(open_answering(against, device), sources, **settings)
+        result |= {"against": against, "versus": compare_answers(metric, gold, said, other)}
+    return result

@@ -1,0 +1,55 @@
+"""Answers against the answers wanted: every score is that of its own file, comparisons point the right way."""
+
+import numpy as np
+import pytest
+
+from sesame.errors import SesameError
+from sesame.evaluate.rouge import rouge_scores
+from sesame.evaluate.spoken import METRICS, compare_answers, score_answers
+from sesame.evaluate.translation import Bleu, corpus_score
+
+GOLD = ["the cat sat on the mat today", "a dog ran far away from home", "birds sing in the old tree"] * 4
+GOOD = [*GOLD[:10], "a dog ran home", "birds sing"]
+BAD = [text[::-1] for text in GOLD]
+TREES = ["(S (NP DT NN )NP (VP VBD . )VP )S", "(S (NP NN )NP (VP VBZ (NP DT NN )NP )VP )S"] * 4
+
+
+def test_scores_are_those_of_their_files() -> None:
+    found = score_answers(GOLD, GOOD, rounds=200)
+    bleu = corpus_score(Bleu(), GOLD, GOOD, 200)
+    assert (found.values["bleu"], *found.intervals["bleu"]) == (bleu.value, bleu.low, bleu.high)
+    assert found.signatures["bleu"] == bleu.signature
+    rouge = rouge_scores(GOLD, GOOD, rounds=200)["rougeL"]
+    assert (found.values["rougeL"], *found.intervals["rougeL"]) == (rouge.value, rouge.low, rouge.high)
+    assert found.values["exact"] == 10 / 12
+    perfect = score_answers(GOLD, GOLD).values
+    assert all(value == pytest.approx(1) for value in perfect.values())
+
+
+def test_brackets_of_answers() -> None:
+    assert score_answers(TREES, TREES, trees=True).values["brackets"] == 1
+    flat = ["(S DT NN VBD . )S", "(S NN VBZ DT NN )S"] * 4
+    # 3 and 4 gold brackets, 1 right of 1 said each: 2 * 2 / (2 + 7)
+    found = score_answers(TREES, flat, trees=True, rounds=100)
+    assert found.values["brackets"] == pytest.approx(4 / 9)
+    low, high = found.intervals["brackets"]
+    assert low <= 4 / 9 <= high
+    assert score_answers(TREES, ["nothing"] * 8, trees=True).values["brackets"] == 0
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_better_system_is_told(metric: str) -> None:
+    gold, good, bad = (TREES, TREES, ["(S XX )S"] * 8) if metric == "brackets" else (GOLD, GOOD, BAD)
+    for sign, (a, b) in ((1, (good, bad)), (-1, (bad, good))):
+        found = compare_answers(metric, gold, a, b, 200)
+        assert np.sign(found["difference"]) == sign
+        assert found["low"] <= found["difference"] <= found["high"]
+        assert found["p"] < 0.05
+    assert compare_answers(metric, gold, good, good, 50)["difference"] == 0
+
+
+def test_other_alphabets_count() -> None:
+    gold = ["кот сидит на окне", "собака бежит домой"]
+    assert score_answers(gold, gold).values["rouge1"] == 1
+    with pytest.raises(SesameError, match="--metric blue"):
+        compare_answers("blue", gold, gold, gold)
