@@ -16,11 +16,11 @@ from sesame.backbones import Backbone, Encoder, EncoderDecoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
-from sesame.checkpoint.speech import Speech, speaker, voice_of
+from sesame.checkpoint.speech import Speech, fast_speaker, speaker, voice_of
 from sesame.config import unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
-from sesame.generate import Settings
+from sesame.generate import Settings, Speaker
 from sesame.nn.packed import PRECISIONS, Precision, cpu_has, has_onednn
 from sesame.progress import Bar, bar, say
 from sesame.tasks import Reply, Task
@@ -50,6 +50,7 @@ class Loaded:
     accept: bool = False
     onnx: bool = False  # ONNX Runtime computes instead of the backbone
     fast: dict[Precision, FastEncoder] = field(default_factory=dict)  # packed weights, made at the first answer
+    speaker: Speaker | None = None  # likewise
     graphs: dict[Precision, OnnxEngines] = field(default_factory=dict)
     agreed: set[str] = field(default_factory=set)
 
@@ -222,9 +223,9 @@ class Loaded:
         never = tuple(word[0] for word in speech.banned if len(word) == 1)
         asked = Settings(**{"never": never, "force_end": speech.last is not None, **settings})
         device, longest = self.parts.backbone.token_table().device, self.parts.backbone.longest
-        return speak(
-            speaker(self.parts), self.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown
-        )
+        if self.speaker is None:
+            self.speaker = fast_speaker(self.parts) or speaker(self.parts)
+        return speak(self.speaker, self.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown)
 
     # ---- who computes --------------------------------------------------------------------------------------------
 

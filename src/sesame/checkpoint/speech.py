@@ -10,12 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from sesame.backbones import Backbone, Encoder, EncoderDecoder
+from sesame.backbones.fast_decoder import FastDecoder
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json
-from sesame.generate.speakers import BackboneSpeaker
+from sesame.generate.speakers import BackboneSpeaker, FastSpeaker, Head
+from sesame.nn.packed import Precision, pack
+from sesame.objectives.decoder_head import DecoderHead
 from sesame.tasks.speak import Voice
 
 if TYPE_CHECKING:
@@ -129,6 +133,26 @@ def _tokens(speech: Speech) -> dict[str, Any]:
         "forced_eos_token_id": speech.last,
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def fast_speaker(parts: "Parts", precision: Precision = "fp32") -> FastSpeaker | None:
+    """The same for answers on a CPU, with packed weights; None where that is not to be had. Making it takes a moment."""
+    backbone, plain = parts.backbone, speaker(parts)
+    table = backbone.token_table()
+    if not isinstance(backbone, EncoderDecoder) or table.device.type != "cpu" or table.dtype != torch.float32:
+        return None
+    return FastSpeaker(plain, FastDecoder(backbone, precision), _packed(parts.heads["seq2seq"], backbone, precision))
+
+
+def _packed(head: nn.Module, backbone: Backbone, precision: Precision) -> Head:
+    """The output layer without the table's padding."""
+    assert isinstance(head, DecoderHead)
+    table = backbone.token_table() if head.table is None else head.table
+    linear = nn.Linear(table.shape[1], head.vocab, device="meta")  # weights follow
+    linear.weight = nn.Parameter(table.detach()[: head.vocab], requires_grad=False)
+    linear.bias = nn.Parameter(head.bias.detach(), requires_grad=False)
+    product, scale = pack(linear, precision), head.scale
+    return product if scale == 1 else lambda hidden: product(hidden * scale)
 
 
 def speaker(parts: "Parts") -> BackboneSpeaker:
