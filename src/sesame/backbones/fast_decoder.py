@@ -1,11 +1,11 @@
-"""The decoder that only answers, on a CPU, one token of every hypothesis at a time: `EncoderDecoder.go_on`, laid out for speed.
+"""The decoder that only answers, on a CPU, one token of every hypothesis at a time: `EncoderDecoder.go_on` for speed.
 
     keys of a source     k_1 | k_2 k_3 k_4 k_5 | k_6 k_7 k_8 k_9 | ...     one column for each token of each hypothesis
     a hypothesis sees    its own ancestors among them: 1, 3, 9 ...           by a mask (S, n, C)
 
 Unusual: a beam moves hypotheses at every step, and a cache that follows them copies all keys and values each time. Here they
-are written once and never moved; only the mask is. A source's hypotheses ask together, so all its columns are read once; those
-that no hypothesis descends from any more are read in vain, which costs less than moving the others. Weights are packed
+are written once and never moved; only the mask is. A source's hypotheses ask together, so all its columns are read once;
+those that no hypothesis descends from any more are read in vain, which costs less than moving the others. Weights are packed
 (`nn/packed.py`). The source and the first tokens are read by the backbone itself. It gives no maps and cannot be trained.
 """
 
