@@ -82,7 +82,7 @@ class FastDecoder:
         size = self.layers[0].size
 
         def heads(x: Tensor) -> list[Tensor]:
-            return [part.unflatten(2, (-1, size)).transpose(1, 2).contiguous() for part in x.chunk(2, dim=-1)]
+            return [part.view(*part.shape[:2], -1, size).transpose(1, 2).contiguous() for part in x.chunk(2, dim=-1)]
 
         table = torch.stack([torch.stack(heads(layer)) for layer in state.layers])
         source = tuple((k, v) for k, v in (heads(layer) for layer in state.source))
@@ -172,7 +172,7 @@ class DecoderLayer:
         return self._join(x, self.feed(third(x) if pre else x), third)
 
     def _join(self, x: Tensor, found: Tensor, norm: torch.nn.Module) -> Tensor:
-        return found.add_(x) if self.order == "pre" else norm(found.add_(x))  # type: ignore[no-any-return]
+        return found.add_(x) if self.order == "pre" else norm(found.add_(x))
 
     def attend(self, x: Tensor, n: int, table: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
         """To its own text; keys and values of the new tokens go into the last n columns."""
