@@ -1,6 +1,6 @@
 """A base-sized Marian-shaped model whose answers have real lengths, made on a CPU in minutes: what translate.py measures.
 
-    python benchmarks/translate_model.py DATA OUT [--minutes 8] [--pieces 4000] [--inner 1024] [--threads N]
+    python benchmarks/translate_model.py DATA OUT [--minutes 8] [--pieces 4000] [--inner 1024] [--threads N] [--device cpu]
 
 DATA holds train.jsonl.gz with "en" and "de" in each row (Multi30k). One layer a side is trained; then it is put behind five
 more that change next to nothing, in the shape of the published models (6 + 6 layers, 512 wide, 8 heads, 2,048 inside,
@@ -59,13 +59,13 @@ def batch(rows: list[tuple[list[int], list[int]]]) -> Batch:
     return Batch(ids, lengths).with_targets(seq2seq=Targets(labels))
 
 
-def train(tokenizer: Tokenizer, rows: list[tuple[str, str]], inner: int, seconds: float) -> EncoderDecoder:
+def train(tokenizer: Tokenizer, rows: list[tuple[str, str]], inner: int, seconds: float, device: str) -> EncoderDecoder:
     config = EncoderDecoderConfig(len(tokenizer), WIDTH, 1, 8, inner=inner, dropout=0.0, attention_dropout=0.0,
                                   embedding_norm=True, max_length=512)  # fmt: skip
     torch.manual_seed(0)
-    model = EncoderDecoder(config).train()
+    model = EncoderDecoder(config).train().to(device)
     start = tokenizer.id("pad")
-    objective = Seq2Seq("seq2seq", DecoderHead(WIDTH, len(tokenizer)), start, start, 0.1).train()
+    objective = Seq2Seq("seq2seq", DecoderHead(WIDTH, len(tokenizer)), start, start, 0.1).train().to(device)
     ids = [[encoding.ids for encoding in tokenizer.encode_batch([row[side] for row in rows])] for side in (0, 1)]
     end = tokenizer.id("sep")
     given = batches([([*a, end], [*b, end]) for a, b in zip(*ids, strict=True)], torch.Generator().manual_seed(0))
@@ -75,7 +75,7 @@ def train(tokenizer: Tokenizer, rows: list[tuple[str, str]], inner: int, seconds
         step += 1
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(step / WARM, 1.0) * min(1.0, 1.25 * (1 - gone) + 0.02)
-        (term,) = objective.terms(model(exercise := objective.corrupt(next(given))), model)
+        (term,) = objective.terms(model(exercise := objective.corrupt(next(given).to(torch.device(device)))), model)
         loss = term.total / term.count
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -83,7 +83,7 @@ def train(tokenizer: Tokenizer, rows: list[tuple[str, str]], inner: int, seconds
         optimizer.step()
         if step % 50 == 0:
             print(f"{gone:.0%} of the time, step {step}, loss {loss.item():.3f}, {exercise.size} pairs", flush=True)
-    return model.eval()
+    return model.eval().cpu()
 
 
 @torch.no_grad()
@@ -118,11 +118,12 @@ def main() -> None:
     parser.add_argument("--pieces", type=int, default=4000)
     parser.add_argument("--inner", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", default="cpu")
     wishes = parser.parse_args()
     torch.set_num_threads(wishes.threads)
     rows = pairs(wishes.data)
     tokenizer = train_tokenizer([text for row in rows for text in row], "bpe", wishes.pieces, template="end")
-    model = grown(train(tokenizer, rows, wishes.inner, wishes.minutes * 60))
+    model = grown(train(tokenizer, rows, wishes.inner, wishes.minutes * 60, wishes.device))
     pad, end = tokenizer.id("pad"), tokenizer.id("sep")
     head = DecoderHead(WIDTH, VOCAB, bias="fixed")
     head.bias[len(tokenizer) :] = UNUSED
