@@ -16,10 +16,11 @@ from sesame.backbones import Backbone, Encoder, EncoderDecoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
-from sesame.checkpoint.speech import answers, voice_of
+from sesame.checkpoint.speech import answers, quickest, voice_of
 from sesame.config import unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
+from sesame.generate import Speaker
 from sesame.nn.packed import PRECISIONS, Precision, cpu_has, has_onednn
 from sesame.progress import Bar, bar, say
 from sesame.tasks import Reply, Task
@@ -49,6 +50,7 @@ class Loaded:
     accept: bool = False
     onnx: bool = False  # ONNX Runtime computes instead of the backbone
     fast: dict[Precision, FastEncoder] = field(default_factory=dict)  # packed weights, made at the first answer
+    speaker: Speaker | None = None  # likewise
     graphs: dict[Precision, OnnxEngines] = field(default_factory=dict)
     agreed: set[str] = field(default_factory=set)
 
@@ -217,7 +219,9 @@ class Loaded:
         self, texts: str | Sequence[str], voice: Voice, settings: dict[str, Any], batch: int, shown: Bar | None
     ) -> list[list[Said]]:
         texts = [texts] if isinstance(texts, str) else list(texts)
-        return answers(self.parts, texts, settings, voice=voice, batch=batch, shown=shown)
+        if self.speaker is None:
+            self.speaker = quickest(self.parts)
+        return answers(self.parts, texts, settings, speaks=self.speaker, voice=voice, batch=batch, shown=shown)
 
     # ---- who computes --------------------------------------------------------------------------------------------
 

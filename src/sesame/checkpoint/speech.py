@@ -10,14 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from sesame.backbones import Backbone, EncoderDecoder, TransformerXL
+from sesame.backbones.fast_decoder import FastDecoder
 from sesame.data.answer_pack import Frame
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json
-from sesame.generate import Settings
-from sesame.generate.speakers import BackboneSpeaker
+from sesame.generate import Settings, Speaker
+from sesame.generate.speakers import BackboneSpeaker, FastSpeaker, Head
+from sesame.nn.packed import Precision, pack
+from sesame.objectives.decoder_head import DecoderHead
 from sesame.progress import Bar
 from sesame.tasks.speak import TEXTS, Said, Voice, speak
 from sesame.text import Tokenizer
@@ -143,6 +147,26 @@ def _tokens(speech: Speech) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None}
 
 
+def fast_speaker(parts: "Parts", precision: Precision = "fp32") -> FastSpeaker | None:
+    """The same for answers on a CPU, with packed weights; None where that is not to be had. Making it takes a moment."""
+    backbone, plain = parts.backbone, speaker(parts)
+    table = backbone.token_table()
+    if not isinstance(backbone, EncoderDecoder) or table.device.type != "cpu" or table.dtype != torch.float32:
+        return None
+    return FastSpeaker(plain, FastDecoder(backbone, precision), _packed(parts.heads["seq2seq"], backbone, precision))
+
+
+def _packed(head: nn.Module, backbone: Backbone, precision: Precision) -> Head:
+    """The output layer without the table's padding."""
+    assert isinstance(head, DecoderHead)
+    table = backbone.token_table() if head.table is None else head.table
+    linear = nn.Linear(table.shape[1], head.vocab, device="meta")  # weights follow
+    linear.weight = nn.Parameter(table.detach()[: head.vocab], requires_grad=False)
+    linear.bias = nn.Parameter(head.bias.detach(), requires_grad=False)
+    product, scale = pack(linear, precision), head.scale
+    return product if scale == 1 else lambda hidden: product(hidden * scale)
+
+
 def speaker(parts: "Parts") -> BackboneSpeaker:
     """The model of a folder as search wants it."""
     backbone, heads = parts.backbone, parts.heads
@@ -188,9 +212,14 @@ def answer_frame(tokenizer: Tokenizer, speech: Speech | None) -> Frame:
     return Frame(before, after, (*speech.start[1:], *begin), speech.end[:1] or end)
 
 
+def quickest(parts: "Parts") -> Speaker:
+    """The model as it speaks fastest here; packed weights are a copy, so keep it while it is needed."""
+    return fast_speaker(parts) or speaker(parts)
+
+
 def answers(
-    parts: "Parts", texts: list[str], settings: Mapping[str, Any], *, voice: Voice | None = None, batch: int = TEXTS,
-    shown: Bar | None = None,
+    parts: "Parts", texts: list[str], settings: Mapping[str, Any], *, speaks: Speaker | None = None,
+    voice: Voice | None = None, batch: int = TEXTS, shown: Bar | None = None,
 ) -> list[list[Said]]:  # fmt: skip
     """What a model says to texts; `settings` are those of `generate.Settings`, over what its folder forbids or forces."""
     if parts.tokenizer is None:
@@ -201,7 +230,8 @@ def answers(
     device = parts.backbone.token_table().device
     longest = None if isinstance(parts.backbone, TransformerXL) else parts.backbone.longest  # its memory has no end
     voice = voice or voice_of(parts)
-    return speak(speaker(parts), parts.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown)
+    chosen = speaks or quickest(parts)
+    return speak(chosen, parts.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown)
 
 
 def _logits(head: nn.Module, backbone: Backbone, hidden: Tensor) -> Tensor:

@@ -5,6 +5,11 @@ from typing import Any
 
 import typer
 
+FORMATS = {  # and the options that they have
+    "transformers": (),
+    "onnx": ("--task", "--precision", "--layers", "--pooling", "--check"),
+    "ctranslate2": ("--precision", "--check"),
+}
 MOST = 1000  # lines of --check that are read: enough to tell a difference of a percent
 
 
@@ -16,18 +21,23 @@ def register(app: typer.Typer) -> None:
 def convert(
     model: str = typer.Argument(..., help="A model folder of ours or of Hugging Face."),
     out: Path = typer.Option(..., "--out", help="The folder to write."),
-    to: str = typer.Option("transformers", help="transformers (which Sesame opens too) or onnx."),
+    to: str = typer.Option(
+        "transformers", help="transformers (which Sesame opens too), onnx, or ctranslate2 (encoder-decoders)."
+    ),
     tokenizer: str | None = typer.Option(None, help="Take this tokenizer instead of the folder's own."),
     task: str | None = typer.Option(None, help="onnx: the task to export, or fill, or embed."),
-    precision: str | None = typer.Option(None, help="onnx: fp32 or int8."),
+    precision: str | None = typer.Option(None, help="onnx, ctranslate2: fp32 or int8."),
     layers: str | None = typer.Option(None, help="onnx, embed: which layers, as in `sesame embed`."),
     pooling: str | None = typer.Option(None, help="onnx, embed: mean, max, cls or pooler."),
-    check: Path | None = typer.Option(None, help="onnx: compare on the lines of this file, not on built-in sentences."),
+    check: Path | None = typer.Option(
+        None, help="Exports: compare on the lines of this file, not on built-in sentences."
+    ),
 ) -> None:
-    """Rewrite any model folder (old names, .bin, shards) as one clean folder, or export one head of it as ONNX.
+    """Rewrite any model folder (old names, .bin, shards) as one clean folder, or export one head of it.
 
     Example: sesame convert old-bert/ --out clean-bert
     Example: sesame convert runs/topics --to onnx --precision int8 --out topics-onnx
+    Example: sesame convert runs/en-de --to ctranslate2 --precision int8 --out en-de-fast
     """
     from sesame.checkpoint.folder import check_fit, load_parts
     from sesame.cli.show import check_new
@@ -35,11 +45,11 @@ def convert(
     from sesame.errors import SesameError
     from sesame.text import Tokenizer
 
-    if to not in ("transformers", "onnx"):
-        raise SesameError(unknown(to, dict.fromkeys(("transformers", "onnx")), "--to", "choice"))
+    if to not in FORMATS:
+        raise SesameError(unknown(to, dict.fromkeys(FORMATS), "--to", "choice"))
     only = {"--task": task, "--precision": precision, "--layers": layers, "--pooling": pooling, "--check": check}
-    given = [name for name, value in only.items() if value is not None]
-    if given and to != "onnx":
+    given = [name for name, value in only.items() if value is not None and name not in FORMATS[to]]
+    if given:
         raise SesameError(f"{given[0]} belongs to an export; add --to onnx or leave it out")
     check_new(out)
     parts = load_parts(model)
@@ -48,6 +58,8 @@ def convert(
         check_fit(parts.tokenizer, parts.backbone.vocab, tokenizer)
     if to == "onnx":
         _export(parts, model, out, task, precision or "fp32", layers, pooling, check)
+    elif to == "ctranslate2":
+        _export_translator(parts, out, precision or "fp32", check)
     else:
         _rewrite(parts, out)
 
@@ -117,3 +129,17 @@ def _export(
     say(f"{out}: {head.name} ({head.kind}) in {precision}, {size / 1e6:.1f} MB; {report.sentence()}")
     if parts.tokenizer is None:
         say("the folder has no tokenizer; give one with --tokenizer")
+
+
+def _export_translator(parts: Any, out: Path, precision: str, check: Path | None) -> None:
+    from sesame.checkpoint.ctranslate2 import export
+    from sesame.cli.answers import lines_of
+    from sesame.files import whole_folder
+    from sesame.progress import say
+    from sesame.text.samples import ENGLISH
+
+    texts = ENGLISH if check is None else lines_of(None, check)[:MOST]
+    with whole_folder(out) as folder:
+        report = export(folder, parts, precision, texts)
+    size = (out / "model.bin").stat().st_size
+    say(f"{out}: for CTranslate2 in {precision}, {size / 1e6:.1f} MB; {report.sentence()}")
