@@ -76,7 +76,7 @@ def run(
 ) -> tuple[Key, float, float | None]:
     import torch
 
-    from sesame.finetuning import Wishes, finetune
+    from sesame.finetuning.run import Wishes, finetune
 
     torch.set_num_threads(2)
     name, count, method, seed = key

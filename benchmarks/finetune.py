@@ -91,7 +91,7 @@ def write_rows(examples: list[Any], kind: str, path: Path) -> None:
 
 
 def ours(spec: Spec, model: str, data: Path, seeds: list[int], device: str) -> list[float]:
-    from sesame.finetuning import Wishes, finetune
+    from sesame.finetuning.run import Wishes, finetune
 
     train, test = rows_of(spec, data)
     with tempfile.TemporaryDirectory() as place:

@@ -33,8 +33,8 @@ TASKS = ("SST-2", "CoLA", "MRPC", "RTE", "STS-B")
 SCRATCH = "scratch"
 ENCODERS = ("encoder", "xlnet")  # the backbones that are compared here
 IMPORTS = [
-    "sesame.pretraining",
-    "sesame.finetuning",
+    "sesame.pretraining.run",
+    "sesame.finetuning.run",
     "torch._dynamo",
     "torch.utils.tensorboard",
     "scipy.stats",
@@ -82,8 +82,8 @@ def shared_tokenizer(given: argparse.Namespace) -> Path:
     folder: Path = given.out / "tokenizer"
     if not (folder / "tokenizer.json").is_file():
         from sesame.data.readers import corpus_files
+        from sesame.pretraining.tokenizer_cache import cached_tokenizer
         from sesame.recipe import TokenizerConfig
-        from sesame.tokenizer_cache import cached_tokenizer
 
         tokenizer = cached_tokenizer(corpus_files(given.text), "text", TokenizerConfig(size=given.vocab))
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,8 +93,8 @@ def shared_tokenizer(given: argparse.Namespace) -> Path:
 
 def pretrain(name: str, gate: Gate, given: argparse.Namespace) -> None:
     """Within a process of its own, so that nothing of one recipe is left when the next one starts."""
-    from sesame.pretraining import Wishes
-    from sesame.pretraining import pretrain as run
+    from sesame.pretraining.run import Wishes
+    from sesame.pretraining.run import pretrain as run
 
     out = given.out / "runs" / name
     if not (out / "final" / "config.json").is_file():  # scores are of this model, not of one that was lost

@@ -21,9 +21,9 @@ from pathlib import Path
 def main():
     room, *wishes = json.loads(sys.argv[1])
     if room == "pretrain":
-        from sesame.pretraining import Wishes, pretrain as run
+        from sesame.pretraining.run import Wishes, pretrain as run
     else:
-        from sesame.finetuning import Wishes, finetune as run
+        from sesame.finetuning.run import Wishes, finetune as run
     for wish in wishes:
         run(Wishes(**{**wish, "out": Path(wish["out"])}))
 

@@ -15,19 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sesame
-from sesame.adaptation import corpora
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.checkpoint.run import Run
 from sesame.data.examples import Example
 from sesame.data.readers import read_documents
 from sesame.errors import SesameError
-from sesame.extension import WORDS, extend, pieces_per_word
-from sesame.finetuning import Wishes as Lessons
-from sesame.finetuning import finetune
+from sesame.finetuning.adaptation import corpora
+from sesame.finetuning.run import Wishes as Lessons
+from sesame.finetuning.run import finetune
 from sesame.objectives import MaskedLMHead
-from sesame.one_pass import CPU_SECONDS, LEAST_STEPS, MOST_PASSES, planned_steps, steps_of
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.extension import WORDS, extend, pieces_per_word
+from sesame.pretraining.one_pass import CPU_SECONDS, LEAST_STEPS, MOST_PASSES, planned_steps, steps_of
+from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
 from sesame.text import Tokenizer
 from sesame.text.train import train_tokenizer

@@ -14,10 +14,10 @@ from sesame.data.answer_pack import AnswerPacker
 from sesame.data.batch import IGNORE
 from sesame.data.build import build_pairs
 from sesame.data.pack import Specials, hold_out
-from sesame.preparation import Ingredients
+from sesame.pretraining.preparation import Ingredients
+from sesame.pretraining.wishes import Wishes
 from sesame.recipe import resolve
 from sesame.tasks.speak import _inputs
-from sesame.wishes import Wishes
 from tests.answer_toys import rows, stranger, write_rows
 
 FAMILIES = ["t5", "t5-1.1", "bart", "marian"]

@@ -12,7 +12,6 @@ import torch
 from benchmarks.kill_resume import weights
 
 import sesame
-from sesame.answering import Sides, Wishes, _mix, _split
 from sesame.api import Loaded
 from sesame.backbones import EncoderDecoder
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
@@ -21,6 +20,7 @@ from sesame.data.build import build_pairs
 from sesame.data.loader import Loader
 from sesame.data.pack import Specials, hold_out
 from sesame.errors import SesameError
+from sesame.finetuning.answering import Sides, Wishes, _mix, _split
 from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2SeqConfig

@@ -16,7 +16,7 @@ from sesame.data.batch import IGNORE, Batch
 from sesame.data.docstrings import documents
 from sesame.errors import SesameError
 from sesame.objectives import BUILDERS, CONFIGS, Vocab, build
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
 from tests.crashes import crash_while_saving
 

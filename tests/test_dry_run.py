@@ -10,13 +10,14 @@ import pytest
 import torch
 from benchmarks.kill_resume import SETTINGS, make_text
 
-from sesame import dry_run, pretraining, probe
 from sesame.cli import main, plan_table
 from sesame.data.batch import Batch
-from sesame.dry_run import Plan, StagePlan, warnings
 from sesame.errors import SesameError
-from sesame.pretraining import Wishes
-from sesame.probe import Probe, even, largest
+from sesame.pretraining import dry_run, probe
+from sesame.pretraining import run as pretraining
+from sesame.pretraining.dry_run import Plan, StagePlan, warnings
+from sesame.pretraining.probe import Probe, even, largest
+from sesame.pretraining.run import Wishes
 
 STAGE = StagePlan("short", 32, 8, 8, 100, 1e6, 1e3, 0.5, 0.0, 10**9, 0.1, steps=500, tokens=2e7, passes=2.0, seconds=60)
 PLAN = Plan(
@@ -104,7 +105,7 @@ def test_a_batch_that_grows_is_reckoned_with(text: Path) -> None:
 def test_the_tokenizer_is_trained_once(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = [*SETTINGS, "tokenizer.size=301"]
     dry_run.dry_run(wishes(text, steps=1, settings=settings))
-    monkeypatch.setattr("sesame.tokenizer_cache.tokenizer_from", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("sesame.pretraining.tokenizer_cache.tokenizer_from", lambda *_: pytest.fail("trained again"))
     dry_run.dry_run(wishes(text, steps=2, settings=settings))
 
 

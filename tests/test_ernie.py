@@ -22,7 +22,7 @@ from sesame.objectives import Vocab, build
 from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.model import Model
 from sesame.objectives.pair import DialogueConfig
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
 from sesame.text import Tokenizer
 from sesame.train.held_out import held_out

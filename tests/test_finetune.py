@@ -20,7 +20,7 @@ import sesame
 from sesame.checkpoint.folder import load_parts
 from sesame.checkpoint.run import Run
 from sesame.errors import SesameError
-from sesame.finetuning import Wishes, finetune
+from sesame.finetuning.run import Wishes, finetune
 from tests.tasks.toys import examples, start_folder, write_csv, write_examples
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -300,7 +300,7 @@ def test_a_collapse_is_noticed_and_trained_again(begin: Path, tmp_path: Path) ->
 def test_another_attempt_is_another_training(begin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train, valid = files(tmp_path, "classify", 40, 20)
     answers = iter([True, False, False])
-    monkeypatch.setattr("sesame.finetuning.collapsed", lambda *_: next(answers))
+    monkeypatch.setattr("sesame.finetuning.run.collapsed", lambda *_: next(answers))
     results = run(begin, tmp_path / "run", "classify", train, valid, settings=SHORT, seeds=2)
     assert [seed["attempts"] for seed in results["seeds"]] == [2, 1]
     first, second = (tmp_path / "run" / "seed-0" / place for place in ("", "again-1"))
@@ -311,7 +311,7 @@ def test_another_attempt_is_another_training(begin: Path, tmp_path: Path, monkey
 def test_a_collapsed_seed_is_never_the_best(begin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train, valid = files(tmp_path, "classify", 60, 20)
     answers = iter([True, True, True, False])
-    monkeypatch.setattr("sesame.finetuning.collapsed", lambda *_: next(answers))
+    monkeypatch.setattr("sesame.finetuning.run.collapsed", lambda *_: next(answers))
     assert run(begin, tmp_path / "run", "classify", train, valid, settings=SHORT, seeds=2)["best"] == 1
 
 

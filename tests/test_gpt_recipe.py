@@ -22,7 +22,7 @@ from sesame.evaluate.perplexity import Reading, perplexity
 from sesame.objectives import Vocab, build
 from sesame.objectives.clm import CausalLMConfig
 from sesame.objectives.decoder_head import DecoderHead
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
 from tests.crashes import crash_while_saving
 from tests.languages import Chain, word_tokenizer

@@ -10,9 +10,9 @@ from benchmarks.kill_resume import make_text, weights
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
-from sesame.finetuning import Wishes as Lesson
-from sesame.finetuning import finetune
-from sesame.pretraining import Wishes, pretrain
+from sesame.finetuning.run import Wishes as Lesson
+from sesame.finetuning.run import finetune
+from sesame.pretraining.run import Wishes, pretrain
 from tests.many import together, wish
 from tests.tasks.toys import examples, start_folder, write_examples
 

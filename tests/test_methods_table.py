@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from sesame import pretraining
-from sesame.pretraining import Wishes, chosen_recipe, pretrain
+from sesame.pretraining import run as pretraining
+from sesame.pretraining.run import Wishes, chosen_recipe, pretrain
+from sesame.pretraining.wishes import identity_of
 from sesame.recipe import recipe_names, resolve
 from sesame.train.precision import choose_machine
-from sesame.wishes import identity_of
 from tests.test_pipeline import overlaps, times
 
 ROOT = Path(__file__).parent.parent

@@ -19,11 +19,11 @@ from sesame.checkpoint.folder import load_parts
 from sesame.cli import app
 from sesame.data.examples import Example
 from sesame.errors import SesameError
-from sesame.finetuning import Wishes, finetune, task_config
-from sesame.multitask import Asked, check_names, parse_also
+from sesame.finetuning.multitask import Asked, check_names, parse_also
+from sesame.finetuning.run import Wishes, finetune, task_config
+from sesame.finetuning.transfer import resolve_transfer
 from sesame.tasks import TASKS, Item
 from sesame.tasks.loader import ItemLoader, ManyLoader
-from sesame.transfer import resolve_transfer
 from tests.crashes import crash_while_saving
 
 pytestmark = pytest.mark.slow  # whole runs
@@ -158,7 +158,7 @@ def test_frozen_features_of_several_tasks(
     """Where those of one task are too many to keep, they are computed as they come, with the same result."""
     found = []
     for number, most in enumerate((3_000_000_000, 60_000)):
-        monkeypatch.setattr("sesame.one_seed.KEEP_BYTES", most)
+        monkeypatch.setattr("sesame.finetuning.one_seed.KEEP_BYTES", most)
         out = tmp_path / str(number)
         finetune(wishes(start, data, out, strategy="frozen", settings=["epochs=2", "least_steps=0"]))
         said = capsys.readouterr().err
@@ -177,7 +177,7 @@ def test_every_task_stands_beside_its_own_baselines(
     def first_label(kind: str, train: list[Example], test: list[Example]) -> dict[str, list[Any]]:
         return {"first": [train[0].label if kind == "classify" else ("O",) * len(one.label) for one in test]}
 
-    monkeypatch.setattr("sesame.finetuning.baselines", first_label)
+    monkeypatch.setattr("sesame.finetuning.run.baselines", first_label)
     out, short = tmp_path / "run", ["epochs=0.2", "least_steps=0"]
     finetune(wishes(start, data, out, baselines=True, also=[f"tag:{data / 'names.conll'}"], settings=short))
     found = json.loads((out / "results.json").read_text())["tasks"]
@@ -193,7 +193,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(
     start: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = {"settings": [*QUICK[1:], "epochs=3", "alpha=0.5"], "save_steps": 7}
-    monkeypatch.setattr("sesame.one_seed.LOOKING", 1e9)  # how often it looks must not hang on the clock here
+    monkeypatch.setattr("sesame.finetuning.one_seed.LOOKING", 1e9)  # how often it looks must not hang on the clock here
     calm = finetune(wishes(start, data, tmp_path / "calm", **short))
     with crash_while_saving(after=3):
         finetune(wishes(start, data, tmp_path / "run", **short))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.config import build, dump_toml, merge, parse_setting
 from sesame.errors import SesameError
-from sesame.pretraining import Wishes, chosen_recipe, pretrain
+from sesame.pretraining.run import Wishes, chosen_recipe, pretrain
 from sesame.recipe import check, how_scaled, read_recipe, recipe_names, resolve, scaled
 from sesame.train.precision import Machine
 
@@ -161,7 +161,7 @@ def test_the_rate_follows_the_batch(tmp_path: Path) -> None:
 def test_a_stage_may_have_a_dropout_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sesame import pretraining
+    from sesame.pretraining import run as pretraining
 
     seen = []
     fit = pretraining.fit

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.kill_resume import SETTINGS, command, kill_group, make_text, resumed_from, start, weights
 
 from sesame.errors import SesameError
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 from tests.crashes import crash_while_saving
 
 PATIENCE = 120.0  # seconds for anything to happen

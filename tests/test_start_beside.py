@@ -8,7 +8,7 @@ from benchmarks.kill_resume import make_text
 
 from sesame.checkpoint.folder import load_parts
 from sesame.errors import SesameError
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 
 TINY = [
     "backbone.width=32", "backbone.depth=2", "backbone.heads=2", "backbone.embedding_width=16", "tokenizer.size=300",

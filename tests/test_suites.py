@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import sesame
-from sesame import suites
 from sesame.cli import app
 from sesame.data.labelled import read_labelled
 from sesame.errors import SesameError
-from sesame.suite_files import GLUE, LAYERS, PARTS, Entry, columns_of, find_file, is_conll, plan
-from sesame.suites import average, run_suite, shown
+from sesame.finetuning import suites
+from sesame.finetuning.suite_files import GLUE, LAYERS, PARTS, Entry, columns_of, find_file, is_conll, plan
+from sesame.finetuning.suites import average, run_suite, shown
 
 pytestmark = pytest.mark.slow  # whole runs
 

@@ -19,7 +19,7 @@ from sesame.objectives import Vocab, build
 from sesame.objectives.base import Together
 from sesame.objectives.clm import CausalLMConfig
 from sesame.objectives.mlm import MaskedLMConfig
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
 from tests.crashes import crash_while_saving
 

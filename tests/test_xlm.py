@@ -16,11 +16,11 @@ from sesame.data.batch import Batch
 from sesame.data.build import build_pairs
 from sesame.data.languages import LanguagePacker
 from sesame.data.pack import Specials, hold_out
-from sesame.dry_run import dry_run
 from sesame.errors import SesameError
 from sesame.objectives import Vocab
 from sesame.objectives.mlm import MaskedLM, MaskedLMConfig, MaskedLMHead
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.dry_run import dry_run
+from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import recipe_names, resolve
 from tests.crashes import crash_while_saving
 from tests.languages import word_tokenizer

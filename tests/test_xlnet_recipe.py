@@ -20,7 +20,7 @@ from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.pair import NextSentenceConfig
 from sesame.objectives.plm import PermutationLMConfig, TableHead
 from sesame.objectives.rtd import ReplacedConfig
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
 from sesame.text import Tokenizer, train_tokenizer
 from tests.crashes import crash_while_saving

@@ -341,8 +341,8 @@ def pretrain(
 
     Translation learns from pairs alone: `pretrain("transformer", pairs=["en-de=train.tsv"], out="runs/en-de")`.
     """
-    from sesame.pretraining import pretrain as run
-    from sesame.wishes import Wishes
+    from sesame.pretraining.run import pretrain as run
+    from sesame.pretraining.wishes import Wishes
 
     texts = [text] if isinstance(text, str | Path) else list(text)
     place = Path(out) if out is not None else Path("runs") / Path(recipe).stem
@@ -352,15 +352,15 @@ def pretrain(
 def finetune(model: str | Path, task: str, train: str | Path, out: str | Path, **wishes: Any) -> Loaded:
     """`sesame finetune` from Python; the keywords are the command's options. Gives the best seed's model.
 
-    Task "seq2seq" has options of its own: those of `sesame.answering.Wishes`.
+    Task "seq2seq" has options of its own: those of `sesame.finetuning.answering.Wishes`.
 
     Several tasks, one encoder: `finetune(..., also=["tag:names.conll", "mood=regress:scores.tsv"])`.
     """
-    from sesame.finetuning import Wishes
-    from sesame.finetuning import finetune as run
+    from sesame.finetuning.run import Wishes
+    from sesame.finetuning.run import finetune as run
 
     if task == "seq2seq":
-        from sesame import answering
+        from sesame.finetuning import answering
 
         asked = answering.Wishes(model=str(model), train=str(train), out=Path(out), **wishes)
         return load(answering.finetune(asked))

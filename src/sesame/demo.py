@@ -70,8 +70,8 @@ def run_demo(out: Path, budget: float) -> None:
         write_documentation(text, held)
     from sesame.api import load
     from sesame.demo_labels import classify
-    from sesame.pretraining import pretrain
-    from sesame.wishes import Wishes
+    from sesame.pretraining.run import pretrain
+    from sesame.pretraining.wishes import Wishes
 
     final = pretrain(
         Wishes(

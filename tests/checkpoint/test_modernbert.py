@@ -22,10 +22,10 @@ from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.checkpoint.hf import find_family
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
+from sesame.finetuning.transfer import fitted
 from sesame.objectives import MaskedLMHead
 from sesame.recipe import recipe_names, resolve
 from sesame.tasks import Item, TaskConfig
-from sesame.transfer import fitted
 from tests.backbones.test_flops import LENGTH, counted, made
 from tests.checkpoint.test_bert_parity import noisy
 from tests.checkpoint.test_task_parity import AUTO, CASES, items_of, ours, real

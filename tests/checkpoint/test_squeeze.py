@@ -12,7 +12,7 @@ import sesame
 from sesame.checkpoint.folder import load_parts
 from sesame.config import build
 from sesame.errors import SesameError
-from sesame.finetuning import Wishes, finetune
+from sesame.finetuning.run import Wishes, finetune
 from sesame.tasks import TaskConfig
 from tests.tasks.toys import examples, start_folder, write_examples
 

@@ -17,7 +17,7 @@ from sesame.nn.attention import core
 from sesame.objectives import Vocab, build
 from sesame.objectives.clm import CausalLMConfig
 from sesame.objectives.mlm import MaskedLMConfig
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 from tests.crashes import crash_while_saving
 
 ROLES = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}

@@ -21,7 +21,7 @@ from sesame.errors import SesameError
 from sesame.evaluate.shots import draw, few_shot
 from sesame.generate import Heard, judge
 from sesame.objectives.decoder_head import DecoderHead
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 from sesame.tasks.prompt import Prompter, Template, answered, words_of
 from sesame.tasks.speak import Voice
 from tests.languages import word_tokenizer

@@ -12,9 +12,9 @@ from sesame.checkpoint.folder import Parts, save_parts
 from sesame.data.batch import Batch, Targets
 from sesame.data.examples import Example
 from sesame.errors import SesameError
+from sesame.finetuning.one_seed import Lesson, Recalled, keep
 from sesame.objectives.base import Together
 from sesame.objectives.model import Model
-from sesame.one_seed import Lesson, Recalled, keep
 from sesame.tasks import Task, TaskConfig, build_task
 from sesame.tasks.answer import logits_of
 from sesame.tasks.loader import ItemLoader

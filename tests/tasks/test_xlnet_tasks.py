@@ -16,7 +16,7 @@ from sesame.backbones import XLNet, XLNetConfig
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.data.examples import Answer, Example
 from sesame.errors import SesameError
-from sesame.finetuning import Wishes, finetune
+from sesame.finetuning.run import Wishes, finetune
 from sesame.tasks import Item, Task, TaskConfig, build_task
 from sesame.tasks.answer import logits_of
 from sesame.tasks.windows import Inputs

@@ -17,7 +17,7 @@ from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
 from sesame.objectives.base import Term
 from sesame.objectives.rtd import ReplacedConfig
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 from sesame.train.health import Frequencies, Health, Look, average_precision, note
 from sesame.train.optim import OptimConfig
 from sesame.train.schedule import Schedule

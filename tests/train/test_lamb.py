@@ -9,7 +9,7 @@ from benchmarks.kill_resume import make_text, weights
 from torch import Tensor, nn
 
 from sesame.errors import SesameError
-from sesame.pretraining import Wishes, pretrain
+from sesame.pretraining.run import Wishes, pretrain
 from sesame.train.lamb import Lamb
 from sesame.train.optim import OptimConfig, Optimizer, build_optimizer, load_optimizer, optimizer_tensors
 from sesame.train.state import Snapshot, State

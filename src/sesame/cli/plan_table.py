@@ -6,7 +6,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from sesame.dry_run import Plan, StagePlan
+from sesame.pretraining.dry_run import Plan, StagePlan
 from sesame.progress import duration
 from sesame.train.accounting import memory_text, rate_text
 

@@ -94,8 +94,8 @@ def finetune(
     """
     from sesame.cli.show import seconds
     from sesame.errors import SesameError
-    from sesame.finetuning import Wishes
-    from sesame.finetuning import finetune as run
+    from sesame.finetuning.run import Wishes
+    from sesame.finetuning.run import finetune as run
 
     if task not in TASKS:
         raise SesameError(f"--task {task}: must be one of {', '.join(TASKS)}")
@@ -141,7 +141,7 @@ def finetune(
 
 
 def _answering(model: str, train: str, out: Path | None, written: dict[str, Any]) -> None:
-    from sesame.answering import Wishes, finetune
+    from sesame.finetuning.answering import Wishes, finetune
 
     place = out or Path("runs") / f"seq2seq-{Path(train.split(',')[0]).name.split('.')[0]}"
     given = {name: value for name, value in written.items() if value is not None}
@@ -296,7 +296,7 @@ def _suite(
     suite: str, model: str, data: str, out: Path | None, only: str | None, seeds: int | None, strategy: str | None,
     settings: list[str], device: str, json: bool,
 ) -> None:  # fmt: skip
-    from sesame.suites import run_suite, shown
+    from sesame.finetuning.suites import run_suite, shown
 
     names = [name.strip() for name in (only or "").split(",") if name.strip()]
     found = run_suite(

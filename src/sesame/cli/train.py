@@ -69,8 +69,8 @@ def pretrain(
     """
     from sesame.cli.show import seconds
     from sesame.errors import SesameError
-    from sesame.pretraining import pretrain as run
-    from sesame.wishes import Wishes
+    from sesame.pretraining.run import pretrain as run
+    from sesame.pretraining.wishes import Wishes
 
     if precision not in ("auto", "fp32", "bf16", "mixed"):
         raise SesameError(f"--precision {precision}: must be auto, fp32, bf16 or mixed")
@@ -93,7 +93,7 @@ def pretrain(
     )  # fmt: skip
     if dry_run:
         from sesame.cli.plan_table import show
-        from sesame.dry_run import dry_run as plan
+        from sesame.pretraining.dry_run import dry_run as plan
 
         show(plan(wishes), json)
     else:

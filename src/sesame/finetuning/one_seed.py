@@ -15,6 +15,7 @@ from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run
 from sesame.checkpoint.tasks import share_pooler
 from sesame.data.batch import Batch
+from sesame.finetuning.transfer import Transfer
 from sesame.objectives.base import Term, Together
 from sesame.objectives.model import Model
 from sesame.progress import Bar, say
@@ -28,7 +29,6 @@ from sesame.train.loop import Clock, Hooks, fit
 from sesame.train.optim import build_optimizer
 from sesame.train.precision import Machine
 from sesame.train.state import State
-from sesame.transfer import Transfer
 
 CPU_TOKENS, GPU_TOKENS = 4096, 131_072  # places of a micro-batch
 KEEP_BYTES = 3_000_000_000  # features of a frozen backbone are kept in memory up to so much

@@ -30,14 +30,15 @@ from sesame.data.loader import STAIRS, Loader
 from sesame.data.order import locate
 from sesame.data.unit_files import Units, wanted_entities
 from sesame.errors import SesameError
-from sesame.examples import HELD_OUT, Examples
-from sesame.mixture import Mixture, check_mixture, parts_of, text_files
 from sesame.nn.attention.core import chosen_core
 from sesame.objectives import Term
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2Seq
-from sesame.one_pass import PROBE, planned_steps, seconds_each
-from sesame.preparation import gather_ingredients
+from sesame.pretraining.examples import HELD_OUT, Examples
+from sesame.pretraining.mixture import Mixture, check_mixture, parts_of, text_files
+from sesame.pretraining.one_pass import PROBE, planned_steps, seconds_each
+from sesame.pretraining.preparation import gather_ingredients
+from sesame.pretraining.wishes import Wishes, chosen_recipe, identity_of
 from sesame.progress import Bar, bar, duration, say
 from sesame.recipe import Recipe, Stage, how_scaled
 from sesame.text import Tokenizer
@@ -56,7 +57,6 @@ from sesame.train.replay import Replay
 from sesame.train.shadow import Shadow
 from sesame.train.shares import collect, fold, is_sharded, not_shared, shard, wants_shards
 from sesame.train.state import State
-from sesame.wishes import Wishes, chosen_recipe, identity_of
 
 
 def pretrain(wishes: Wishes) -> Path:

@@ -4,7 +4,7 @@
 
     OUT/recipe.toml  results.json  predictions.jsonl
     OUT/pairs/       train.jsonl and valid.jsonl as they are learnt from: prefixes before the sources, tasks mixed
-    OUT/seed-N/      a run each, see `pretraining.py`; result.json
+    OUT/seed-N/      a run each, see `pretraining/run.py`; result.json
     OUT/final/       the seed that is best on the validation data
 
 Several tasks are learnt as T5 learns them: each says in its source what it is (a prefix), and how often each is drawn follows
@@ -41,12 +41,12 @@ from sesame.errors import SesameError
 from sesame.evaluate.spoken import answer_all, check_metric, open_answering, read_sides, score_answers
 from sesame.evaluate.statistics import summary
 from sesame.files import read_json, write_json, write_whole
-from sesame.pretraining import pretrain
+from sesame.pretraining.run import pretrain
+from sesame.pretraining.wishes import Wishes as Training
 from sesame.progress import say
 from sesame.recipe import Recipe, resolve
 from sesame.train.parallel import World, join
 from sesame.train.precision import Precision
-from sesame.wishes import Wishes as Training
 
 RECIPE = "answer"
 SIDES = ("source", "target")  # the "languages" of the pairs

@@ -22,7 +22,7 @@ from sesame.data.labelled import read_labelled
 from sesame.data.split import check_training, describe, stratified
 from sesame.errors import SesameError
 from sesame.evaluate.scoring import LOWER_IS_BETTER, gold_of, main_score, said_of, score
-from sesame.one_seed import Lesson, predict
+from sesame.finetuning.one_seed import Lesson, predict
 from sesame.progress import say
 from sesame.tasks import TASKS, Item, Reply, Task, TaskConfig, build_task
 from sesame.tasks.answer import answer

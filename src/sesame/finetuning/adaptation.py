@@ -20,9 +20,9 @@ from sesame.data.readers import read_documents
 from sesame.data.tables import TABLES, TEXTS, fold, inner_suffix, read_table, whole_lines
 from sesame.errors import SesameError
 from sesame.files import whole_file
-from sesame.pretraining import pretrain
+from sesame.pretraining.run import pretrain
+from sesame.pretraining.wishes import Wishes
 from sesame.progress import say
-from sesame.wishes import Wishes
 
 TRAIN = "train"  # stands for the texts of the training rows
 LENGTH = 128

@@ -15,8 +15,8 @@ from sesame.data.loader import Loader
 from sesame.data.order import locate
 from sesame.data.pack import Packer, Part, Specials
 from sesame.data.unit_files import Units
-from sesame.mixture import Mixture
 from sesame.objectives.model import Model
+from sesame.pretraining.mixture import Mixture
 from sesame.recipe import Recipe, Stage
 from sesame.text import Tokenizer
 from sesame.train.accounting import work_of

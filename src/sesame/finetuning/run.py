@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sesame import chance
-from sesame.adaptation import TRAIN, adapt
 from sesame.checkpoint.cards import task_card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.hf import FAMILIES
@@ -37,14 +36,15 @@ from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect
 from sesame.evaluate.scoring import collapsed, gold_of, said_of, score
 from sesame.files import read_json, write_json, write_whole
-from sesame.multitask import Asked, Subject, card_of_all, check_names, of_task, parse_also
-from sesame.one_seed import SeedRun, keep, predict, steps_of
+from sesame.finetuning.adaptation import TRAIN, adapt
+from sesame.finetuning.multitask import Asked, Subject, card_of_all, check_names, of_task, parse_also
+from sesame.finetuning.one_seed import SeedRun, keep, predict, steps_of
+from sesame.finetuning.transfer import Transfer, fitted, resolve_transfer, task_config
 from sesame.progress import bar, say
 from sesame.tasks import Task
 from sesame.tasks.predict import ENDLESS
 from sesame.train.parallel import World, join
 from sesame.train.precision import Machine, Precision, choose_machine
-from sesame.transfer import Transfer, fitted, resolve_transfer, task_config
 
 FEW = 10_000  # below so many examples one seed says little
 SEEDS = 5

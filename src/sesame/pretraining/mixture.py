@@ -21,11 +21,11 @@ from sesame.data.parallel import named_fields, read_pairs
 from sesame.data.readers import corpus_files, read_documents
 from sesame.errors import SesameError
 from sesame.files import whole_folder
+from sesame.pretraining.wishes import Wishes, languages_of
 from sesame.progress import say
 from sesame.recipe import Recipe
 from sesame.text import Tokenizer, sample_texts, train_tokenizer
 from sesame.text.train import SAMPLE
-from sesame.wishes import Wishes, languages_of
 
 FEWEST = 20  # pairs: some of them are held out
 

@@ -18,20 +18,20 @@ from typing import Any
 
 import torch
 
-from sesame import pretraining
 from sesame.backbones.flops import step_memory, weights_memory
 from sesame.checkpoint.run import Run
 from sesame.data.answer_pack import BucketLoader
 from sesame.data.batch import Batch
 from sesame.data.loader import Loader
 from sesame.errors import SesameError
-from sesame.mixture import check_mixture, text_files
-from sesame.probe import CPU_TOKENS, Probe, Speed, even, free_memory
+from sesame.pretraining import run as pretraining
+from sesame.pretraining.mixture import check_mixture, text_files
+from sesame.pretraining.probe import CPU_TOKENS, Probe, Speed, even, free_memory
+from sesame.pretraining.wishes import Wishes, chosen_recipe
 from sesame.recipe import Stage
 from sesame.train.accounting import Account, peak, work_of
 from sesame.train.parallel import join
 from sesame.train.precision import choose_machine
-from sesame.wishes import Wishes, chosen_recipe
 
 STEPS = {"cpu": 3, "cuda": 10}  # measured
 RULE, FAR = 20, 4  # tokens a parameter, and the factor from which on we call it far

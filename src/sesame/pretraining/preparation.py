@@ -16,7 +16,6 @@ from torch import nn
 
 from sesame import chance
 from sesame.backbones import BACKBONES, Backbone, build_backbone
-from sesame.beside import load_beside
 from sesame.checkpoint.folder import Parts, check_fit, load_parts
 from sesame.checkpoint.run import Run
 from sesame.checkpoint.speech import Speech
@@ -28,9 +27,7 @@ from sesame.data.counts import count_table
 from sesame.data.pack import Part, hold_out
 from sesame.data.readers import corpus_files
 from sesame.errors import SesameError
-from sesame.extension import extend
 from sesame.files import whole_file, whole_folder
-from sesame.mixture import Mixture, gather_mixture, mixed_tokenizer
 from sesame.objectives import MaskedLMHead, Vocab
 from sesame.objectives import build as build_objectives
 from sesame.objectives.base import Together
@@ -41,12 +38,15 @@ from sesame.objectives.mlm import MaskedLM
 from sesame.objectives.model import Model
 from sesame.objectives.plm import PermutationLM, TableHead
 from sesame.objectives.seq2seq import Seq2Seq
+from sesame.pretraining.beside import load_beside
+from sesame.pretraining.extension import extend
+from sesame.pretraining.mixture import Mixture, gather_mixture, mixed_tokenizer
+from sesame.pretraining.tokenizer_cache import cached_tokenizer
+from sesame.pretraining.wishes import Wishes, languages_of
 from sesame.progress import say
 from sesame.recipe import Recipe
 from sesame.text import Tokenizer
 from sesame.text.template import SENTINEL, framed, with_cls, with_sentinels
-from sesame.tokenizer_cache import cached_tokenizer
-from sesame.wishes import Wishes, languages_of
 
 COUNTED = 2.5  # vectors from counts are so much longer than random ones; docs/log.md
 
