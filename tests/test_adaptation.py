@@ -180,6 +180,7 @@ def crash_at(patch: pytest.MonkeyPatch, number: int, error: Exception | None = N
     patch.setattr(Run, "save", saving)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [1, 3])
 def test_a_crash_leaves_the_same_weights(
     lost: int, domain: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -374,6 +375,7 @@ def test_text_then_labels(calm: Path, model: Path) -> None:
     assert not (calm / "adapted" / "checkpoints").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lost", "error"),  # the first checkpoint is of the text, the second and the third of the labels
     [

@@ -65,6 +65,7 @@ def run(recipe: Path, text: Path, out: Path, seed: int = 0, save_steps: int = 0)
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_example_learns(recipe: Path, text: Path, tmp_path: Path, seed: int) -> None:
     """Below log 2, where it starts, and on its way below that of a model which knows the share of moved tokens alone."""
@@ -77,6 +78,7 @@ def test_the_example_learns(recipe: Path, text: Path, tmp_path: Path, seed: int)
     assert held_out["sto_accuracy"] > 0.8
 
 
+@pytest.mark.slow
 def test_the_example_resumes(recipe: Path, text: Path, tmp_path: Path) -> None:
     """Its head, too, of which the checkpoint's own code has never heard."""
     run(recipe, text, tmp_path / "calm")

@@ -117,6 +117,7 @@ def test_the_folder_opens_in_transformers_with_the_same_answers(begin: Path, tmp
 # ---- the same again -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_equal_seeds_are_equal_and_others_are_not(begin: Path, tmp_path: Path) -> None:
     train, valid = files(tmp_path, "classify", 48, 16)
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
@@ -353,6 +354,7 @@ def test_labels_that_training_has_not(begin: Path, tmp_path: Path, capsys: pytes
     assert {row["label"] for row in results["per_class"]} >= {"GOOD", "NEW"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SUFFIX)
 def test_one_row_to_validate_by(kind: str, begin: Path, tmp_path: Path) -> None:
     train, valid = files(tmp_path, kind, 24, 1)
@@ -361,6 +363,7 @@ def test_one_row_to_validate_by(kind: str, begin: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SUFFIX)
 def test_without_validation_rows_some_are_kept_aside(kind: str, begin: Path, tmp_path: Path) -> None:
     train, _ = files(tmp_path, kind, 60, 1)
@@ -406,6 +409,7 @@ def test_one_label_here_and_several_there(kind: str, begin: Path, tmp_path: Path
         run(begin, tmp_path / "run", "classify", *paths, settings=SHORT)
 
 
+@pytest.mark.slow
 def test_very_long_texts_train_and_predict(begin: Path, tmp_path: Path) -> None:
     """A 50,000-word text among short ones."""
     luck = random.Random(0)

@@ -52,6 +52,7 @@ def overlaps(found: list[tuple[str, str, float, float]]) -> list[Any]:
     return [(a, b) for a in clocks for b in found if a != b and a[2] < b[3] and b[2] < a[3]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_clock_is_alone(pipeline: ModuleType, tmp_path: Path, seed: int) -> None:
     one, finished = build(pipeline, tmp_path, seed)
@@ -79,6 +80,7 @@ def test_jobs_run_beside_each_other_and_beside_preparations(pipeline: ModuleType
     assert len(set(workers)) == 2  # they live on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed-early", "killed-waiting", "killed-late", "wrong"])
 def test_a_training_that_dies_is_said(
     pipeline: ModuleType, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
@@ -98,6 +100,7 @@ def test_a_death_at_the_gate_begins_nothing_beside_a_clock(pipeline: ModuleType,
     assert overlaps(times(tmp_path)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["deadly", "faulty"])
 def test_a_worker_that_dies_is_replaced(
     pipeline: ModuleType, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]

@@ -80,6 +80,7 @@ def test_the_recipe_builds() -> None:
             PermutationLMConfig(**settings)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_crash_changes_nothing(text: Path, final: Path, tmp_path: Path) -> None:
     with crash_while_saving(1):
         train(text, tmp_path / "run")

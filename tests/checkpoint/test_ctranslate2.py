@@ -58,6 +58,7 @@ def theirs(folder: Path, tokenizer: Tokenizer, beams: int) -> list[list[str]]:
     return [one.hypotheses[0] for one in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_same_answers(tokenizer: Tokenizer, tmp_path: Path, shape: str, seed: int) -> None:

@@ -119,6 +119,7 @@ def difference(parts: Parts, task: str | None = None, **options: Any) -> float:
 # ---- parity ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_task(name: str, backbone: str) -> None:
@@ -131,6 +132,7 @@ def test_masks(backbone: str, tied: bool) -> None:
     assert difference(untaught(tied, **BACKBONES[backbone]), "fill") < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls", "pooler"])
 @pytest.mark.parametrize("layers", ["last", "concat-last-4", "sum-all", "0"])

@@ -23,6 +23,7 @@ SHAPES: dict[str, dict[str, Any]] = {"electra": {"embedding_width": 16}, "distil
 SQUEEZES = {"electra": "gelu", "distilbert": "relu"}
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("family", SHAPES)
 def test_taught_here_and_opened_there(family: str, tmp_path: Path) -> None:

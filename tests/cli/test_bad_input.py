@@ -444,12 +444,14 @@ def real(*words: object, given: bytes = b"") -> Result:
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+@pytest.mark.slow
 def test_the_real_command(run: Path, tmp_path: Path) -> None:
     real("pretrain", "bert", "--text", tmp_path / "no.txt").refused("no.txt", "no such file")
     real("fill", run, given=b"caf\xe9 [MASK]\n").refused("standard input, line 1", "not UTF-8")
     real("fill", run, given=b"\n").refused("standard input", "no text")
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves() -> None:
     command = f"{sys.executable} -m sesame recipes show bert | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)

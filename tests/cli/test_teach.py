@@ -192,6 +192,7 @@ def test_abstaining(cli: Cli, taught: Callable[[str], Path]) -> None:
     assert cli("predict", taught("classify"), "w1", "--abstain", 1.5).code == 2
 
 
+@pytest.mark.slow
 def test_predict_refuses(cli: Cli, ground: Ground, taught: Callable[[str], Path], tmp_path: Path) -> None:
     cli("predict", ground.begin, "w1").refused(ground.begin, "not taught any task", "sesame finetune")
     cli("predict", tmp_path / "no", "w1").refused(tmp_path / "no", "no such folder")
@@ -227,6 +228,7 @@ def test_a_head_that_was_never_trained_refuses_to_predict(cli: Cli, tmp_path: Pa
 # ---- evaluate -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_evaluate(kind: str, cli: Cli, ground: Ground, taught: Callable[[str], Path]) -> None:
     words = [
@@ -392,6 +394,7 @@ def test_a_taught_model_can_be_taught_again(
     assert list(sesame.load(tmp_path / "run", "cpu").parts.tasks) == ["regress"]
 
 
+@pytest.mark.slow
 def test_a_very_long_text(cli: Cli, taught: Callable[[str], Path], tmp_path: Path) -> None:
     """50,000 words: nothing is cut, and the last word is found."""
     text = "w1 w2 w3 " * 16_667 + "alpha"

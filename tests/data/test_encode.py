@@ -127,6 +127,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=4)), max_size=12).map("".join))
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_the_tokenizer_on_any_text(kind: str, text: str) -> None:

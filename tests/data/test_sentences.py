@@ -174,6 +174,7 @@ HARD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", HARD)
 def test_time_is_linear(unit: str) -> None:
     started = time.process_time()

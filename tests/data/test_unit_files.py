@@ -53,6 +53,7 @@ def sample(tokenizer: Tokenizer, words: list[str], folder: Path, kind: str) -> t
     return made, [tokenizer.decode(made.tokens[a:b].tolist()).strip() for a, b in itertools.pairwise(first)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("units", "packing"), [("words", "pairs"), ("phrases", "documents"), ("entities", "blocks")])
 def test_masks_hide_whole_units(store: Store, tokenizer: Tokenizer, units: str, packing: str) -> None:
     entities = ("context manager", "command line", "standard library", "for example")

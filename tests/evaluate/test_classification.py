@@ -24,6 +24,7 @@ PAIRS = st.integers(1, 7).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(PAIRS)
 @pytest.mark.filterwarnings("ignore:A single label was found")

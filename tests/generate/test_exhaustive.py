@@ -60,6 +60,7 @@ def test_narrow_beams_may_miss_it() -> None:
     assert 0 < missed < 20
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     sharp=st.sampled_from([1.0, 3.0, 8.0]),

@@ -23,6 +23,7 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def single(one_thread: None) -> None: ...
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_beams(family: str) -> None:
     """Widths with length penalties and ways to stop (half of them in each family), all n-best with their scores."""

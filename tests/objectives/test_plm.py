@@ -206,6 +206,7 @@ def allowed(after: Batch, row: int, place: int, target: int, part: int) -> bool:
     return here < there or (here == there and int(rank[place]) < int(rank[target]))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("memory", [0, 5])
 def test_a_token_matters_only_where_the_order_allows_it(memory: int) -> None:
@@ -365,6 +366,7 @@ def trained(tmp_path: Path, steps: int, part: int, documents: int = 1500) -> tup
     return whole, batches, chain
 
 
+@pytest.mark.slow
 def test_it_trains_in_the_one_loop(tmp_path: Path) -> None:
     model, batches, _ = trained(tmp_path, 30, 16, documents=60)
     figures = held_out(model, model, batches, CPU)

@@ -66,6 +66,7 @@ def flat(reply: Any) -> list[Any]:
     return [each for part in reply for each in flat(part)] if isinstance(reply, list | tuple) else [reply]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", KINDS)
 def test_together_as_alone_and_as_the_plain_encoder(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:

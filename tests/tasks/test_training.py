@@ -125,6 +125,7 @@ def test_thinned_texts_keep_different_windows(count: int, luck: float) -> None:
 # ---- frozen ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", ["last", "mix", "concat-last-4"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_kept_features_are_the_computed_ones(name: str, layers: str, tmp_path: Path) -> None:
@@ -228,6 +229,7 @@ def test_settings_that_contradict_each_other() -> None:
         Adapt("frozen", reinit=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("middle", "spread"), [(0.0, 1e-4), (3.0, 1.5), (5e6, 1e6), (-1e9, 1e8)])
 def test_scores_of_any_size_train_alike(middle: float, spread: float) -> None:
     """Stars from 1 to 5 or prices in millions: the same training, and the answers differ by scale alone."""

@@ -165,6 +165,7 @@ def test_the_beam_is_refused(tmp_path: Path) -> None:
         load_parts(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["classify", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pairs", "regress", "tag", "qa"))]
 )

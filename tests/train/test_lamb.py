@@ -144,6 +144,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_crashed_goes_on_to_the_same_weights(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
