@@ -106,7 +106,12 @@ class Recipe:
 
     @property
     def verbatim(self) -> bool:
-        """It learns to write texts as they are, with what stands between their sentences and nothing around them (GPT)."""
+        """It learns to write texts as they are, with what stands between their sentences."""
+        return self.continues or bool({"span", "denoise", "mass"} & set(self.objectives))
+
+    @property
+    def continues(self) -> bool:
+        """It writes on where a text stops, with nothing around it (GPT)."""
         return self.tokenizer.template == "end" and "clm" in self.objectives
 
     def to_dict(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Examples:
         else:
             cls = None if self.recipe.tokenizer.template == "end" else self.tokenizer.id("cls")
             # A separator says that a document ends. GPT is asked for it, so it must not stand where a block is merely cut.
-            cut = self.recipe.verbatim and stage.packing == "blocks"
+            cut = self.recipe.continues and stage.packing == "blocks"
             specials = Specials(cls, self.tokenizer.id("sep"), self.tokenizer.id("pad"), end=not cut)
         words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
         more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}
