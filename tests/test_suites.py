@@ -335,7 +335,7 @@ def test_options_of_the_two_kinds_of_evaluation_do_not_mix(start: Path, tmp_path
     begin = ["evaluate", str(start), "--data", str(tmp_path)]
     for words, sentence in (
         (["--suite", "glue", "--against", "x"], "--against: does not go with --suite"),
-        (["--seeds", "2"], "--seeds: goes with --suite only"),
+        (["--seeds", "2"], "--seeds: goes with --suite or --shots only"),
         (["--only", "sst2"], "--only: goes with --suite only"),
     ):
         said = CliRunner().invoke(app, [*begin, *words])
