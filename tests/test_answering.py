@@ -136,6 +136,7 @@ def test_a_finished_run_is_not_done_again(taught: Path, tmp_path: Path, capsys: 
         sesame.finetune(folder / "start", "seq2seq", folder / "train.tsv", taught, **(again | {"prefix": "say: "}))
 
 
+@pytest.mark.slow
 def test_a_crash_changes_no_bit(tmp_path: Path) -> None:
     def run(name: str) -> Path:
         more = {"save_steps": 5, "settings": (*TINY, "backbone.dropout=0.1", "stages.main.reverse=true")}
@@ -153,6 +154,7 @@ def test_a_crash_changes_no_bit(tmp_path: Path) -> None:
     assert json.loads((whole / "final" / "config.json").read_text())["sesame"]["reverse"] is True
 
 
+@pytest.mark.slow
 def test_a_crash_of_a_finetuning_changes_no_bit(tmp_path: Path) -> None:
     start = stranger(tmp_path / "start", "bart", 0, 32)
     train = write_rows(tmp_path / "train.tsv", rows("copy", 100, 0))

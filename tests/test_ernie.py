@@ -74,6 +74,7 @@ def names(text: Path, tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_crash_in_a_later_stage_changes_nothing(text: Path, names: Path, tmp_path: Path) -> None:
     calm = ernie(text, tmp_path / "calm", names)
     with crash_while_saving(after=3):  # step 8, in the stage of entities
@@ -148,6 +149,7 @@ def talk(text: Path, out: Path, *more: str, **rest: str) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_dialogues_crash_and_folder(text: Path, tmp_path: Path) -> None:
     chats = make_dialogues(tmp_path / "chats.jsonl", 120, 0)
     calm = talk(chats, tmp_path / "calm")

@@ -177,6 +177,7 @@ def test_a_chain_is_learnt_near_its_entropy(recipe: str, seed: int, tmp_path: Pa
     assert follows / words > 0.9
 
 
+@pytest.mark.slow
 def test_it_learns_to_write_what_stands_between_sentences(tmp_path: Path) -> None:
     """Line ends and spaces come back; in several languages too."""
     text = tmp_path / "text.txt"

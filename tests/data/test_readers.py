@@ -207,6 +207,7 @@ def test_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     fails(write(tmp_path / "a.parquet", b"x"), "pip install pyarrow")
 
 
+@pytest.mark.slow
 def test_progress_counts_bytes_on_disk(tmp_path: Path) -> None:
     files = [write(tmp_path / f"a.txt{packed}", pack(b"some text\n" * 500_000)) for packed, pack in PACKERS.items()]
     told: list[int] = []

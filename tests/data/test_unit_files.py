@@ -110,6 +110,7 @@ def test_phrases_of_docstrings_are_phrases(store: Store, tokenizer: Tokenizer) -
 KINDS: list[tuple[Kind, bool]] = [("wordpiece", True), ("wordpiece", False), ("bpe", False), ("unigram", True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "lowercase"), KINDS)
 def test_entities_are_units_wherever_they_stand(text: Path, tmp_path: Path, kind: Kind, lowercase: bool) -> None:
     lines = [

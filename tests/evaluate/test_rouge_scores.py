@@ -180,6 +180,7 @@ ENDINGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_equals_rouge_score(seed: int) -> None:

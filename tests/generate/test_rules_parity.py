@@ -15,6 +15,7 @@ from tests.generate.strangers import END, FAMILIES, PAD, prompts, stranger, thei
 def single(one_thread: None) -> None: ...
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_blocked_ngrams_and_least_lengths(family: str) -> None:
     changed = 0

@@ -61,6 +61,7 @@ def step(model: Model, loader: ItemLoader, number: int = 0) -> tuple[float, list
     return total, [p.grad.clone() for p in model.parameters() if p.grad is not None], len(batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, SHORT, {"layers": "mix"}], ids=["whole", "windows", "mix"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_micro_batches_do_not_change_a_step(name: str, settings: dict[str, Any]) -> None:
