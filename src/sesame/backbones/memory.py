@@ -1,10 +1,36 @@
 """Memory of earlier tokens (Dai et al. 2019, Transformer-XL): what is kept in a `State`, and what of it may be looked at."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sesame.backbones.base import State
+from sesame.backbones.base import Backbone, State
 from sesame.data.batch import Batch
+from sesame.nn.attention.relative import RelativeAttention
+from sesame.nn.dropout import Dropout
+
+
+class Remembering(Backbone):
+    """What Transformer-XL and XLNet have in common: a token table, then blocks that look at distances."""
+
+    tokens: nn.Embedding
+
+    @property
+    def longest(self) -> int | None:
+        # Nothing in it ends there, but attention over a whole book would fill any memory.
+        return self.config.max_length  # type: ignore[no-any-return]
+
+    def groups(self) -> list[nn.Module]:
+        return [self.tokens, *self.blocks]
+
+    def drop(self, rate: float | None) -> None:
+        for module in self.modules():
+            if isinstance(module, Dropout):
+                module.rate = self.config.dropout if rate is None else rate
+            elif isinstance(module, RelativeAttention):
+                module.rate = self.config.attention_dropout if rate is None else rate
+
+    def token_table(self) -> Tensor:
+        return self.tokens.weight
 
 
 def remembered(state: State | None) -> int:

@@ -27,8 +27,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded, State, check_shape
-from sesame.backbones.memory import behind, keep, real_places, remembered
+from sesame.backbones.base import Encoded, State, check_shape
+from sesame.backbones.memory import Remembering, behind, keep, real_places, remembered
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
@@ -66,7 +66,7 @@ class TransformerXLConfig:
             raise SesameError(f"backbone.width is {self.width}; sinusoids come in pairs, so it must be even")
 
 
-class TransformerXL(Backbone):
+class TransformerXL(Remembering):
     config: TransformerXLConfig
 
     def __init__(self, config: TransformerXLConfig) -> None:
@@ -80,25 +80,8 @@ class TransformerXL(Backbone):
             self.tokens.weight[config.vocab :] = 0.0
 
     @property
-    def longest(self) -> int | None:
-        return self.config.max_length  # nothing in it ends there, but attention over a whole book would fill any memory
-
-    @property
     def segment_kinds(self) -> int:
         return 0
-
-    def groups(self) -> list[nn.Module]:
-        return [self.tokens, *self.blocks]
-
-    def drop(self, rate: float | None) -> None:
-        for module in self.modules():
-            if isinstance(module, Dropout):
-                module.rate = self.config.dropout if rate is None else rate
-            elif isinstance(module, RelativeAttention):
-                module.rate = self.config.attention_dropout if rate is None else rate
-
-    def token_table(self) -> Tensor:
-        return self.tokens.weight
 
     def forward(
         self,

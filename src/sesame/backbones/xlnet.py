@@ -20,8 +20,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded, State, check_shape
-from sesame.backbones.memory import behind, keep, real_places, remembered
+from sesame.backbones.base import Encoded, State, check_shape
+from sesame.backbones.memory import Remembering, behind, keep, real_places, remembered
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
@@ -77,7 +77,7 @@ def _block(c: XLNetConfig) -> RelativeBlock:
     )
 
 
-class XLNet(Backbone):
+class XLNet(Remembering):
     cls_last = True
     config: XLNetConfig
 
@@ -93,25 +93,8 @@ class XLNet(Backbone):
             self.tokens.weight[config.vocab :] = 0.0
 
     @property
-    def longest(self) -> int | None:
-        return self.config.max_length  # nothing in it ends there, but attention over a whole book would fill any memory
-
-    @property
     def segment_kinds(self) -> int:
         return 3  # A, B and [CLS]; it asks only whether two are the same
-
-    def groups(self) -> list[nn.Module]:
-        return [self.tokens, *self.blocks]
-
-    def drop(self, rate: float | None) -> None:
-        for module in self.modules():
-            if isinstance(module, Dropout):
-                module.rate = self.config.dropout if rate is None else rate
-            elif isinstance(module, TwoStreamAttention):
-                module.rate = self.config.attention_dropout if rate is None else rate
-
-    def token_table(self) -> Tensor:
-        return self.tokens.weight
 
     def forward(
         self,
