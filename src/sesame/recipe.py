@@ -161,7 +161,7 @@ def resolve(
         table = merge(table, sizes[chosen])
     if budget:
         table = merge(table, budgets.get(device, {}))
-        table = merge(table, sizes.get(chosen, {}).get("budget", {}) if sizes else {})
+        table = merge(table, sizes.get(chosen, {}).get("budget", {}).get(device, {}))
     table.pop("budget", None)
     for setting in settings:
         table = merge(table, parse_setting(setting))
