@@ -35,6 +35,7 @@ AS_UNDER_A_BUDGET = (
     "backbone.dropout=0.0",
     "backbone.attention_dropout=0.0",
     "stages.main.batch=256",
+    "stages.main.packing=blocks",
     "optimizer.kind=muon",
     "optimizer.rate=1e-3",
     "schedule.warmup=0.1",

@@ -64,6 +64,6 @@ def test_a_model_alone_is_taken_without(folder: Path, capsys: pytest.CaptureFixt
 
 def test_a_rehearsal_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pretrain(wishes(folder, "rehearsed", settings=("optimizer.rate=1e-2",), rehearse=True))
-    assert "shapes rehearsed" in "".join(capsys.readouterr())
+    assert "beside the budget" in "".join(capsys.readouterr())
     before, after = weights(folder / "first" / "final"), weights(folder / "rehearsed" / "final")
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())

@@ -102,3 +102,35 @@ def test_idle_weights_stay_as_they_are() -> None:
         take_step(model, call, optimizer, [_batch(step)], 1.0, choose_machine("cuda", "bf16"), step, Window())
     assert call.known
     assert torch.equal(idle.weight, before)
+
+
+@needs_gpu
+def test_what_was_forgotten_is_recorded_again() -> None:
+    machine = choose_machine("cuda", "bf16")
+    model, window = _model(0.0), Window()
+    call, optimizer = Replay(model), build_optimizer(model, OptimConfig(rate=1e-3))
+    for step in range(3 * (PLAIN + 2)):
+        if step % (PLAIN + 2) == 0:
+            call.forget()
+        take_step(model, call, optimizer, [_batch(0)], 1.0, machine, step, window)
+    assert call.known
+    assert call.most > 0
+
+
+@needs_gpu
+def test_a_recording_that_fails_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = choose_machine("cuda", "bf16")
+    model, window = _model(0.0), Window()
+    call, optimizer = Replay(model), build_optimizer(model, OptimConfig(rate=1e-3))
+    before = torch.cuda.current_stream()
+
+    def fails(*_: object) -> None:
+        torch.cuda.set_stream(torch.cuda.Stream())
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(call, "_record", fails)
+    for step in range(PLAIN + 3):
+        take_step(model, call, optimizer, [_batch(0)], 1.0, machine, step, window)
+    assert torch.cuda.current_stream() == before
+    assert not call.known
+    assert bool(torch.stack(window.losses).isfinite().all())

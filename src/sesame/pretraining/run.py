@@ -58,6 +58,8 @@ from sesame.train.shadow import Shadow
 from sesame.train.shares import collect, fold, is_sharded, not_shared, shard, wants_shards
 from sesame.train.state import State
 
+REHEARSED = 32  # steps whose shapes are compiled beforehand: batches without padding have one or two
+
 
 def pretrain(wishes: Wishes) -> Path:
     """Run to the end, or go on where an earlier call stopped; gives the folder of the finished model."""
@@ -219,7 +221,8 @@ class _Job:
         self.held_out = self.examples.held_out(stages[0][1])
         watched, settings = self.recipe.objectives.get("rtd"), (self.recipe.optimizer, self.recipe.schedule)
         self.health = None if watched is None else Health(watched, *settings, len(self.tokenizer))
-        if self.wishes.rehearse:
+        compiled = self.machine.device.type == "cuda" and self.wishes.compile is not False
+        if self.wishes.rehearse or (self.wishes.budget and compiled):
             self._rehearse(stages)
         self.overhead = time.monotonic() - self.began
         with ExitStack() as stack:
@@ -240,17 +243,23 @@ class _Job:
         self._finish(figures)
 
     def _rehearse(self, stages: list[tuple[str, Stage]]) -> None:
-        """All shapes of all stages once; then the budget begins. The first steps of a stage and of its stairs show them."""
+        """All shapes of all stages once, as the first steps of a stage and of its stairs show them.
+
+        With `--rehearse` the budget begins after it. Without, it is part of the budget, but not of the schedule: a compiler
+        that works in the first step would take the warm-up away, one that works later the best of the rate.
+        """
         for name, stage in stages:
             self._drop(stage)
             loader = self._loader(name, stage)
             stairs = [-(-stair * stage.ramp // STAIRS) for stair in range(1, STAIRS + 1)] if stage.ramp else []
-            batches = (batch for step in (0, 1, 2, *stairs) for batch in loader.load(step, 0.0))
+            batches = (batch for step in (*range(REHEARSED), *stairs) for batch in loader.load(step, 0.0))
             shapes, seconds = rehearse(self.model, self.call, batches, self.machine)
-            say(f"stage {name}: {shapes} shapes rehearsed in {seconds:.0f} s, which the budget does not count")
+            counted = "" if self.wishes.rehearse else "not "
+            say(f"stage {name}: {shapes} shapes compiled in {seconds:.0f} s, {counted}beside the budget")
         if self.wishes.ready is not None:
             self.wishes.ready()
-        self.began = time.monotonic()
+        if self.wishes.rehearse:
+            self.began = time.monotonic()
 
     def _clock(self, last: float) -> Clock:
         budget = None

@@ -54,6 +54,7 @@ class Replay(Shadow):
         """Something that is fixed in the recordings has changed, such as dropout."""
         self.known.clear()
         self.seen.clear()
+        self.pool = torch.cuda.graph_pool_handle()  # the old one ended with its last recording
 
     def step(
         self, optimizer: Optimizer, batch: Batch, counts: Counts, clip: float, machine: Machine, seed: int
@@ -85,11 +86,13 @@ class Replay(Shadow):
     ) -> Recording | None:
         """None where the memory does not suffice or a step waits for the device: steps then run as they are, from now on."""
         torch.cuda.empty_cache()  # recordings have a memory of their own: give back what plain steps had taken
+        stream = torch.cuda.current_stream()
         try:
             return self._record(optimizer, batch, counts, clip, machine)
         except RuntimeError as error:
             say(f"steps are launched one by one from here on, recording them failed: {str(error).splitlines()[0]}")
             self.most = 0
+            torch.cuda.set_stream(stream)  # a recording that fails leaves its own, where nothing waits for the loaders
             optimizer.zero_grad()
             torch.cuda.empty_cache()
             return None
