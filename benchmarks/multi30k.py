@@ -1,0 +1,191 @@
+"""What makes a small Transformer translate well? Multi30k, English to German: each trial with several seeds, BLEU of both tests.
+
+    python benchmarks/multi30k.py OUT --data DATA [--trials all,plain-loss] [--budget 120] [--seeds 3] [--parallel 3]
+    python benchmarks/multi30k.py --table OUT
+
+DATA holds train.jsonl.gz, dev.jsonl and test*.jsonl with "en" and "de" in each row. A trial is a recipe and settings that
+differ from it; every one is scored twice, as it ended and as the mean of its last checkpoints, so that the table shows what
+averaging adds too. The budget is seconds of training from the first step on. Trials run side by side (`--parallel`), which
+only takes from what each can do in its seconds. What a trial reached is kept in OUT/TRIAL.SEED.json, and is not made again;
+`--table` writes what OUT holds into benchmarks/README.md.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import report
+
+CHECKPOINTS, LAST = 20, 5  # of a run, and of those for the mean
+BEAMS = 5
+TRIALS: dict[str, tuple[str, list[str]]] = {
+    "all": ("transformer", []),
+    "plain-loss": ("transformer", ["objectives.seq2seq.smoothing=0"]),
+    "no-warm-up": ("transformer", ["schedule.warmup=0"]),
+}
+
+
+def train(name: str, seed: int, given: argparse.Namespace) -> Path:
+    from sesame.pretraining.run import Wishes, pretrain
+
+    recipe, settings = TRIALS[name]
+    out = given.out / "runs" / f"{name}.{seed}"
+    wishes = Wishes(
+        recipe=recipe, text=[], out=out, size=given.size, seed=seed, device=given.device, budget=given.budget, rehearse=True,
+        pairs=[f"en-de={given.data / 'train.jsonl.gz'}"], valid=[f"en-de={given.data / 'dev.jsonl'}"],
+        tokenizer=given.tokenizer, settings=[*settings, *given.set], keep=LAST,
+        save_minutes=given.budget / 60 / CHECKPOINTS,
+    )  # fmt: skip
+    pretrain(wishes)
+    return Path(out)
+
+
+def test(model: Path, file: Path, device: str) -> dict[str, Any]:
+    """BLEU and chrF of a test set as percentages, and what was said."""
+    import sesame
+    from sesame.evaluate.spoken import score_answers
+
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    loaded = sesame.load(model, device=device)
+    answers = loaded.translate([row["en"] for row in rows], beams=BEAMS)
+    said = [best[0].text for best in answers]
+    found = score_answers([row["de"] for row in rows], said)
+    return {
+        "bleu": 100 * found.values["bleu"], "chrf": 100 * found.values["chrf"],
+        "signature": found.signatures["bleu"], "said": said,
+    }  # fmt: skip
+
+
+def one(name: str, seed: int, given: argparse.Namespace) -> None:
+    """Within a process of its own."""
+    import torch
+
+    from sesame.averaging import average, last_checkpoints
+
+    run = train(name, seed, given)
+    began = time.monotonic()
+    mean = run / "mean"
+    if not mean.exists():
+        average(last_checkpoints(run, LAST), mean)
+    tests = sorted(given.data.glob("test*.jsonl"))
+    scores = {
+        kind: {file.stem: test(model, file, given.device) for file in tests}
+        for kind, model in (("last", run / "final"), ("mean", mean))
+    }
+    steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
+    found = {
+        "trial": name, "seed": seed, "budget": given.budget, "size": given.size, "parallel": given.parallel, "scores": scores,
+        "steps": max(line["step"] for line in steps), "tokens": max(line.get("tokens", 0) for line in steps),
+        "machine": f"{device}; {report.machine()}", "seconds of testing": round(time.monotonic() - began, 1),
+    }  # fmt: skip
+    kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1, ensure_ascii=False))
+    said = {kind: {test: round(values["bleu"], 2) for test, values in each.items()} for kind, each in scores.items()}
+    print(f"{name} seed {seed}: {found['steps']:,} steps, BLEU {said}", flush=True)
+
+
+def kept_at(name: str, seed: int, out: Path) -> Path:
+    return out / f"{name}.{seed}.json"
+
+
+def compare(given: argparse.Namespace) -> None:
+    given.out.mkdir(parents=True, exist_ok=True)
+    names = [name for name in given.trials.split(",") if name] or list(TRIALS)
+    for name in names:
+        if name not in TRIALS:
+            raise SystemExit(f"--trials {name}: there are {', '.join(TRIALS)}")
+    todo = [(name, seed) for seed in range(given.seeds) for name in names if not kept_at(name, seed, given.out).exists()]
+    if todo and given.tokenizer is None:
+        given.tokenizer = str(shared_tokenizer(given))
+    arguments = [*sys.argv[1:], "--tokenizer", str(given.tokenizer)]
+    threads = max(1, (os.cpu_count() or 1) // given.parallel)
+    env = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+
+    def start(what: tuple[str, int]) -> None:
+        name, seed = what
+        with (given.out / f"{name}.{seed}.txt").open("wb") as log:
+            command = [sys.executable, __file__, *arguments, "--one", f"{name}.{seed}"]
+            failed = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=env, check=False).returncode
+        lines = Path(log.name).read_text(errors="replace").splitlines()
+        print(f"{name} seed {seed}: failed; see {log.name}" if failed else lines[-1], flush=True)
+
+    with ThreadPoolExecutor(given.parallel) as pool:
+        list(pool.map(start, todo))
+
+
+def shared_tokenizer(given: argparse.Namespace) -> Path:
+    """The recipe's, trained once for all trials and seeds."""
+    from sesame.pretraining.run import Wishes, pretrain
+
+    folder: Path = given.out / "runs" / "tokenizer"
+    if not (folder / "tokenizer" / "tokenizer.json").is_file():
+        pairs = [f"en-de={given.data / 'train.jsonl.gz'}"]
+        pretrain(Wishes("transformer", [], folder, size=given.size, pairs=pairs, steps=1, device="cpu", compile=False))
+    return folder / "tokenizer"
+
+
+def table(out: Path) -> str:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted(out.glob("*.json")):
+        line = json.loads(file.read_text())
+        found.setdefault(line["trial"], []).append(line)
+    if not found:
+        raise SystemExit(f"{out}: holds no results yet")
+    first = next(iter(found.values()))[0]
+    tests = list(first["scores"]["last"])
+    rows = []
+    for name in [name for name in TRIALS if name in found]:
+        lines = found[name]
+        for kind, words in (("mean", f"mean of {LAST} checkpoints"), ("last", "last checkpoint")):
+            bleu = [spread([line["scores"][kind][test]["bleu"] for line in lines]) for test in tests]
+            chrf = [spread([line["scores"][kind][test]["chrf"] for line in lines]) for test in tests]
+            steps = round(statistics.mean(line["steps"] for line in lines))
+            rows.append([name, words, f"{steps:,}", *bleu, *chrf])
+    head = ["trial", "model", "steps", *(f"BLEU {test}" for test in tests), *(f"chrF {test}" for test in tests)]
+    how = (
+        f"Size {first['size']}, {first['budget']:g} s of training each, {first['parallel']} at a time on one device, beam "
+        f"{BEAMS}; mean ± deviation of {max(map(len, found.values()))} seeds. {first['scores']['last'][tests[0]]['signature']}. "
+        f"{first['machine']}"
+    )
+    return f"{how}\n\n{report.table(head, rows)}"
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Translation on Multi30k.")
+    parser.add_argument("out", nargs="?", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--trials", default="", help=", ".join(TRIALS))
+    parser.add_argument("--size", default="small")
+    parser.add_argument("--budget", type=float, default=120.0, help="seconds of training")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--parallel", type=int, default=3)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--tokenizer", help="instead of the recipe's, trained on the pairs")
+    parser.add_argument("--set", action="append", default=[], help="for all trials")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--table", type=Path)
+    given = parser.parse_args()
+    if given.table:
+        report.put("multi30k", table(given.table))
+    elif given.out is None or given.data is None:
+        parser.error("OUT and --data are needed")
+    elif given.one:
+        name, _, seed = given.one.rpartition(".")
+        one(name, int(seed), given)
+    else:
+        compare(given)
+
+
+if __name__ == "__main__":
+    main()
