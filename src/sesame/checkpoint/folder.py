@@ -30,6 +30,7 @@ from sesame.checkpoint.weights import read_weights
 from sesame.config import dump_toml
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json, write_whole
+from sesame.nn.init import Undrawn
 from sesame.objectives import MaskedLMHead
 from sesame.progress import say
 from sesame.tasks import Task
@@ -155,14 +156,14 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
     kind = found.get("model_type") or _old_model_type(found, folder)
     if kind == OWN:
         config = read_own(found, str(folder / "config.json"))
-        parts = _fill(build_backbone(config), read_weights(folder), None, found, folder, more)
+        parts = _fill(_empty(config), read_weights(folder), None, found, folder, more)
     elif kind in FAMILIES:
         module = FAMILIES[kind]
         try:
             config = module.read_config(found, str(folder / "config.json"))
         except (TypeError, ValueError, KeyError) as error:
             raise SesameError(f"{folder / 'config.json'}: a setting is wrong ({error}); copy the file again") from error
-        parts = _fill(build_backbone(config), read_weights(folder), module, found, folder, more)
+        parts = _fill(_empty(config), read_weights(folder), module, found, folder, more)
         parts.family = kind
     else:
         known = ", ".join(sorted(FAMILIES))
@@ -173,6 +174,11 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
     if tokenizer:
         parts.tokenizer = _tokenizer(folder, config.vocab)
     return parts
+
+
+def _empty(config: Any) -> Backbone:
+    with Undrawn():
+        return build_backbone(config)
 
 
 def _old_model_type(found: Mapping[str, Any], folder: Path) -> str:
