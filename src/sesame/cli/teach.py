@@ -9,7 +9,7 @@ import typer
 from sesame.cli.answers import ACCEPT, DEVICE, ENGINE, PRECISION
 
 TASKS = ("classify", "regress", "tag", "qa", "choice", "seq2seq")
-SOURCE = typer.Option(None, help="seq2seq: the column of the sources; guessed otherwise.")
+SOURCE = typer.Option(None, help="seq2seq: the column of the sources, or a text with {columns} in braces.")
 TARGET = typer.Option(None, help="seq2seq: the column of the answers; guessed otherwise.")
 PREFIX = typer.Option("", help="seq2seq: what stands before every source, such as 'summarize: '.")
 BEAMS = typer.Option(None, min=1, help="seq2seq: hypotheses of the search for answers; by default 4.")
