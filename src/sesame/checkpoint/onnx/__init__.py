@@ -42,10 +42,6 @@ def export(folder: Path, parts: Parts, head: Head, precision: str = "fp32", text
     `texts` are what graph and model are compared on; below the bar an error is raised and no graph is left.
     """
     check_precision(precision)
-    if head.name in parts.tasks and parts.tasks[head.name].config.both:
-        raise SesameError(
-            f"task {head.name} reads pairs in both orders, which no graph of one input does; use --engine torch"
-        )
     model = build_model(parts, head)
     batches = sample_batches(parts, texts)
     pairs = ask(parts, OnnxEngine.of(parts, head, model.SerializeToString()), [*batches, random_batch(parts)])
