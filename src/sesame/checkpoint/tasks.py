@@ -36,7 +36,8 @@ def leading(tasks: Mapping[str, Task], family: ModuleType) -> Task | None:
     """The task that a class of transformers can hold: of a kind that the family has a class for, with the same way to it."""
     for task in tasks.values():
         config = task.config
-        if config.kind in family.TASKS and config.layers == "last" and _same_way(config, family):
+        plain = config.layers == "last" and not config.both  # classes there read a pair in one order
+        if config.kind in family.TASKS and plain and _same_way(config, family):
             return task
     return None
 

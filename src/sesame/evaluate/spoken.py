@@ -18,6 +18,7 @@ from sesame.backbones import EncoderDecoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.speech import answers
 from sesame.data.parallel import Counted, find_columns, read_pairs
+from sesame.data.questions import is_template, read_questions
 from sesame.data.trees import Tree, delinearize
 from sesame.errors import SesameError
 from sesame.evaluate.brackets import bracket_counts, bracket_scores
@@ -133,11 +134,18 @@ def plain(text: str) -> str:
 def read_sides(
     data: str, source: str | None = None, target: str | None = None, prefix: str = ""
 ) -> tuple[list[str], list[str]]:
-    """Sources, with the prefix before them, and answers of a file, or of two plain files with a comma between their names."""
+    """Sources, with the prefix before them, and answers of a file, or of two plain files with a comma between their names.
+
+    `source` names a column, or several in braces within a text: see `data/questions.py`.
+    """
     paths = [data] if Path(data).is_file() else data.split(",")
-    fields = find_columns(paths[0], source, target)
     counted = Counted()
-    pairs = list(read_pairs(paths, fields, counted))
+    if source is not None and is_template(source):
+        pairs, answer = read_questions(paths[0], source, target, counted)
+        fields: tuple[str, str] | None = source, answer
+    else:
+        fields = find_columns(paths[0], source, target)
+        pairs = list(read_pairs(paths, fields, counted))
     told = "" if fields is None else f", sources in {fields[0]!r}, answers in {fields[1]!r}"
     say(f"{data}: {len(pairs):,} pairs{told}")
     if counted.empty:

@@ -7,9 +7,9 @@
     OUT/seed-N/      a run each, see `pretraining/run.py`; result.json
     OUT/final/       the seed that is best on the validation data
 
-Several tasks are learnt as T5 learns them: each says in its source what it is (a prefix), and how often each is drawn follows
-`data/mixing.py`. Here a pass reads every pair of every task at least once; those of tasks that are drawn more often than
-their size would give come again.
+Several tasks are learnt as T5 learns them: each says in its source what it is (a prefix, or as in decaNLP a question: see
+`data/questions.py`), and how often each is drawn follows `data/mixing.py`. Here a pass reads every pair of every task at
+least once; those of tasks that are drawn more often than their size would give come again.
 
 Scores of the test data are computed, but nothing is ever chosen by them. Under `torchrun` all processes share each training,
 the first one answers.
@@ -37,6 +37,7 @@ from sesame.data.build import build_pairs
 from sesame.data.cache import cache_folder
 from sesame.data.mixing import mixing_rates
 from sesame.data.pack import Specials, hold_out
+from sesame.data.questions import is_template
 from sesame.errors import SesameError
 from sesame.evaluate.spoken import answer_all, check_metric, open_answering, read_sides, score_answers
 from sesame.evaluate.statistics import summary
@@ -66,10 +67,10 @@ class Wishes:
     out: Path
     valid: str | None = None
     test: str | None = None
-    source: str | None = None  # columns
+    source: str | None = None  # columns; the source also as "question: {question} context: {context}"
     target: str | None = None
     prefix: str = ""  # before every source
-    also: Sequence[str] = ()  # further tasks, "prefix=FILE"
+    also: Sequence[str] = ()  # further tasks, "prefix=FILE"; a prefix with columns in braces is the whole source
     temperature: float = 1.0  # of the mixing
     cap: float = math.inf
     metric: str = "bleu"  # decides which seed is best
@@ -189,7 +190,12 @@ class _Job:
         if "valid" not in parts:
             parts["train"], parts["valid"] = _split(parts["train"], w.seed)
             say(f"{len(parts['valid']):,} pairs of {w.train} are kept aside to choose by")
-        others = {prefix: Sides(*read_sides(file, None, None, prefix)) for prefix, file in map(_also, w.also)}
+        others: dict[str, Sides] = {}
+        for prefix, file in map(_also, w.also):
+            if prefix in others:
+                raise SesameError(f"--also {prefix}={file}: another task begins like this; give each its own prefix")
+            asked = (prefix, None, "") if is_template(prefix) else (None, None, prefix)
+            others[prefix] = Sides(*read_sides(file, *asked))
         if others:
             parts["train"] = _mix({"": parts["train"], **others}, w)
         return {part: parts[part] for part in ("train", "valid", "test") if part in parts}

@@ -15,6 +15,7 @@ from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run
 from sesame.checkpoint.tasks import share_pooler
 from sesame.data.batch import Batch
+from sesame.finetuning.framing import Frame, open_start
 from sesame.finetuning.transfer import Transfer
 from sesame.objectives.base import Term, Together
 from sesame.objectives.model import Model
@@ -130,7 +131,7 @@ class SeedRun:
 
     def _parts(self) -> Parts:
         """The start model with fresh heads; a pooler that was pre-trained is taken over."""
-        parts = load_parts(self.start)
+        parts = open_start(self.start, self.transfer.task.frame)
         torch.manual_seed(chance.key(self.seed, 7) >> 1)
         dropout = parts.backbone.config.dropout
         tasks = {
@@ -217,9 +218,9 @@ class SeedRun:
 
 
 @torch.no_grad()
-def keep(start: str, lessons: dict[str, Lesson], machine: Machine) -> None:
+def keep(start: str, lessons: dict[str, Lesson], machine: Machine, frame: Frame = "auto") -> None:
     """Compute the features of all training windows once, for the heads of all seeds; too many are computed as they come."""
-    parts = load_parts(start)
+    parts = open_start(start, frame)
     backbone = parts.backbone.to(machine.device).eval()
     for name, lesson in lessons.items():
         task = build_task(name, lesson.config, backbone)

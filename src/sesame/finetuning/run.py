@@ -37,6 +37,7 @@ from sesame.evaluate.results import collect
 from sesame.evaluate.scoring import collapsed, gold_of, said_of, score
 from sesame.files import read_json, write_json, write_whole
 from sesame.finetuning.adaptation import TRAIN, adapt
+from sesame.finetuning.framing import open_start
 from sesame.finetuning.multitask import Asked, Subject, card_of_all, check_names, of_task, parse_also
 from sesame.finetuning.one_seed import SeedRun, keep, predict, steps_of
 from sesame.finetuning.transfer import Transfer, fitted, resolve_transfer, task_config
@@ -175,7 +176,7 @@ class _Job:
         seeds = self.wishes.seeds or (SEEDS if fewest < FEW else 1)
         self.lessons = {name: subject.lesson for name, subject in self.subjects.items()}
         if self.transfer.adapt.strategy == "frozen":
-            keep(self.start, self.lessons, self.machine)
+            keep(self.start, self.lessons, self.machine, self.transfer.task.frame)
         self._share(seeds)
         if not self.world.first:
             return
@@ -213,7 +214,7 @@ class _Job:
         return self.run.folder / (file if subject is self.first else f"{name.stem}-{subject.name}{name.suffix}")
 
     def _encode(self) -> None:
-        start = load_parts(self.start)
+        start = open_start(self.start, self.transfer.task.frame)
         if start.tokenizer is None:
             raise SesameError(
                 f"{self.wishes.model}: has no tokenizer; put tokenizer.json or vocab.txt beside the weights"

@@ -13,6 +13,7 @@ import torch
 from sesame.config import build, merge, parse_setting, read_toml, unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
+from sesame.finetuning.framing import Frame
 from sesame.tasks import TaskConfig
 from sesame.train.adapt import Adapt
 from sesame.train.optim import OptimConfig
@@ -27,6 +28,8 @@ class TaskSettings:
     pooling: Literal["pooler", "cls", "mean", "max"] = "pooler"
     length: int = 0
     overlap: float = 0.25
+    both: bool = False  # pairs in both orders: similarity
+    frame: Frame = "auto"  # which tokens stand around texts: see `framing.py`
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,9 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
         labels = _positive_last(sorted(names, key=_natural))
     elif kind == "tag":
         labels = ("O", *sorted({tag for example in train for tag in example.label} - {"O"}, key=lambda t: (t[2:], t)))
+    pair = any(example.pair is not None for example in train)
+    if transfer.task.both and (kind not in ("classify", "regress") or not pair):
+        raise SesameError("task.both is for pairs of texts that are classified or given a number; leave it out")
     scale = (0.0, 1.0)
     if kind == "regress":
         values = torch.tensor([float(example.label) for example in train], dtype=torch.float64)
@@ -102,7 +108,8 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
         kind=kind,  # type: ignore[arg-type]
         labels=labels,
         multi=multi,
-        pair=any(example.pair is not None for example in train),
+        pair=pair,
+        both=transfer.task.both,
         layers=transfer.task.layers,
         pooling=transfer.task.pooling,
         length=transfer.task.length,

@@ -36,6 +36,7 @@ class TaskConfig:
     labels: tuple[str, ...] = ()
     multi: bool = False  # classify: several labels at once
     pair: bool = False  # it was trained on pairs of texts
+    both: bool = False  # pairs are read in both orders, and what is read is added (GPT, for similarity)
     layers: str = "last"  # which hidden states the head reads: see `LAYERS`
     pooling: Literal["pooler", "cls", "mean", "max"] = "pooler"  # how a text's states become one vector
     transform: bool = False  # states pass norm(gelu(W h)) before the last layer, as ModernBERT's classes have it

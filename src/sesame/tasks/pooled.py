@@ -3,6 +3,7 @@
     v = mean over windows of pool(h);   logits = W dropout(v) + b
     pool: "pooler" f(W_p h_[CLS] + b_p), "cls", "mean" or "max" over the tokens
     f: tanh (BERT), gelu (ELECTRA) or relu (DistilBERT)
+    with `both` (Radford et al. 2018, section 3.3: similarity has no order) v = v(a, b) + v(b, a)
 
 Unusual: a long document trains and predicts through all of its windows; in training at most `WINDOWS` of them, drawn anew
 each time. With one window this is what transformers' `*ForSequenceClassification` computes.
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from sesame.backbones import Backbone, Encoded
 from sesame.data.batch import Batch, Targets
 from sesame.data.examples import Example
+from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
 from sesame.nn.init import bert_init
 from sesame.tasks.base import Item, Task, TaskConfig
@@ -49,8 +51,14 @@ class PooledTask(Task):
         b = inputs.encode([example.pair or "" for example in examples])
         found = []
         for number, example in enumerate(examples):
+            if self.config.both and example.pair is None:
+                raise SesameError(
+                    f"{example.place}: task.both reads pairs in both orders, and here is one text; give two"
+                )
             windows = inputs.single(a[number]) if example.pair is None else inputs.pair(a[number], b[number])
-            found.append(Item(tuple(windows), (0,) * len(windows), self.number(example)))
+            turned = inputs.pair(b[number], a[number]) if self.config.both else []
+            slots = (0,) * len(windows) + (1,) * len(turned)
+            found.append(Item((*windows, *turned), slots, self.number(example)))
         return found
 
     def number(self, example: Example) -> object:
@@ -58,8 +66,8 @@ class PooledTask(Task):
         raise NotImplementedError
 
     def slots(self, items: Sequence[Item]) -> int:
-        """Vectors for each item: 1, or the number of options."""
-        return 1
+        """Vectors for each item: 1, one for each order, or the number of options."""
+        return 2 if self.config.both else 1
 
     def rows(self, items: Sequence[Item]) -> Tensor:
         """The slot of each window, counted over the batch."""
@@ -108,7 +116,10 @@ class PooledTask(Task):
 
     def logits(self, features: Tensor, batch: Batch) -> Tensor:
         """Shape: (items, outputs)."""
-        return self.out(self.vectors(features, batch, len(batch.targets[self.name].labels)))  # type: ignore[no-any-return]
+        items = len(batch.targets[self.name].labels)
+        if not self.config.both:
+            return self.out(self.vectors(features, batch, items))  # type: ignore[no-any-return]
+        return self.out(self.vectors(features, batch, 2 * items).view(items, 2, -1).sum(1))  # type: ignore[no-any-return]
 
     def split(self, logits: Tensor, items: Sequence[Item]) -> list[Tensor]:
         return list(logits)

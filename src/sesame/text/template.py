@@ -1,4 +1,4 @@
-"""Which tokens stand around a text: BERT's [CLS] a [SEP] b [SEP], XLNet's a <sep> b <sep> <cls>, or the end alone.
+"""Which tokens stand around a text: BERT's [CLS] a [SEP] b [SEP], XLNet's a <sep> b <sep> <cls>, the end alone, or GPT's.
 
 XLNet (Yang et al. 2019, https://arxiv.org/abs/1906.08237) has its class token last and as a segment of its own. The template
 is no part of a vocabulary: a tokenizer can be given the other one, and two methods can be compared on the same pieces.
@@ -16,11 +16,16 @@ Template = Literal["bert", "xlnet", "end"]
 TEMPLATES = {"bert": bert_template, "xlnet": xlnet_template, "end": end_template}
 SENTINEL = "<extra_id_{}>"
 SENTINELS = 100
+GPT_TOKENS = ("<|start|>", "<|delimiter|>", "<|extract|>")
 
 
 def put_around(backend: Backend, template: Template, cls: str, sep: str) -> None:
-    """Set the template; byte-level BPE keeps its offsets without the leading space."""
-    chosen = TEMPLATES[template](backend, cls, sep)
+    """Set the template."""
+    _place(backend, TEMPLATES[template](backend, cls, sep))
+
+
+def _place(backend: Backend, chosen: processors.TemplateProcessing) -> None:
+    """Byte-level BPE keeps its offsets without the leading space."""
     if type(backend.pre_tokenizer).__name__ == "ByteLevel":
         backend.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), chosen])
     else:
@@ -53,4 +58,21 @@ def with_sentinels(tokenizer: Tokenizer) -> Tokenizer:
         return tokenizer
     backend = Backend.from_str(tokenizer.backend.to_str())
     backend.add_special_tokens([SENTINEL.format(number) for number in range(SENTINELS)])
+    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, name=tokenizer.name)
+
+
+def with_gpt_tokens(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer with GPT's tokens for tasks behind its pieces and around its texts (Radford et al. 2018, section 3.3).
+
+    <start> a <extract>, and for a pair <start> a <delimiter> b <extract>.
+    """
+    backend = Backend.from_str(tokenizer.backend.to_str())
+    backend.add_special_tokens(list(GPT_TOKENS))
+    start, delimiter, extract = GPT_TOKENS
+    template = processors.TemplateProcessing(
+        single=f"{start}:0 $A:0 {extract}:0",
+        pair=f"{start}:0 $A:0 {delimiter}:0 $B:0 {extract}:0",
+        special_tokens=[(token, backend.token_to_id(token)) for token in GPT_TOKENS],
+    )
+    _place(backend, template)
     return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, name=tokenizer.name)

@@ -57,6 +57,8 @@ def choose_head(parts: Parts, task: str | None, place: str, layers: str = "last"
     name = task or next(iter(tasks), FILL if "mlm" in parts.heads else EMBED)
     if name in tasks:
         config = tasks[name].config
+        if config.both:
+            raise SesameError(f"{place}: task {name} reads pairs in both orders, a graph in one; use --engine torch")
         return Head(config.kind, name, config.layers, config.pooling)
     if name == FILL:
         if "mlm" not in parts.heads:
