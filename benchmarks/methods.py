@@ -2,13 +2,15 @@
 
     python benchmarks/methods.py OUT --text TEXT... --data DATA [--budget 90] [--seeds 3] [--until 580] [--only bert,albert]
     python benchmarks/methods.py --table OUT
+    python benchmarks/methods.py --recipes
 
 The budget is training time: tokenizer, token store and compilation come before the clock starts (`train/rehearsal.py`), the
 last look at held-out text comes within it. A recipe's numbers are its own under a budget; what is the same for all is the
 text, the tokenizer (the recipes of `--own` make theirs), the size, the device and the fine-tuning (`finetune.py`). "scratch"
 is an untrained BERT. A clock has the device for itself; compilations and fine-tunings share it in between (`pipeline.py`).
 What a recipe reached is kept in OUT/RECIPE.json: a second call does only what is missing, and a recipe that fails is said and
-left out. With `--until` a call ends in time, and says what is left. `--table` writes what OUT holds into docs/methods.md.
+left out. With `--until` a call ends in time, and says what is left. `--table` writes what OUT holds into docs/methods.md,
+`--recipes` only that page's list of recipes.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import gc
 import json
 import math
 import os
+import re
 import signal
 import statistics
 import sys
@@ -255,16 +258,33 @@ def average(line: dict[str, Any]) -> float:
 
 
 def all_recipes() -> str:
-    """Every recipe with its paper, out of the recipes themselves."""
+    """Every recipe with its year, parts, file and paper, out of the recipes themselves; the oldest first."""
     import report
     from sesame.recipe import read_recipe, recipe_names
 
     rows = []
     for name in recipe_names():
         found = read_recipe(name)
-        paper, _, link = found.get("paper", "").rpartition(", ")
-        rows.append([f"`{name}`", found.get("about", ""), f"[{paper}]({link})" if paper else ""])
-    return report.table(["recipe", "what it does", "paper"], rows)
+        paper, _, link = found.get("paper", "").partition("; ")[0].rpartition(", ")
+        year = re.search(r"\b(19|20)\d\d\b", paper)
+        file = f"[`{name}`](../src/sesame/recipes/{name}.toml)"
+        shown = f"[{paper}]({link})" if paper else ""
+        rows.append([file, year[0] if year else "", found.get("about", ""), parts(name), shown])
+    rows.sort(key=lambda row: row[1])
+    return report.table(["recipe", "year", "what it does", "parts", "paper"], rows)
+
+
+def parts(name: str) -> str:
+    """What a recipe is made of: backbone, objectives, optimiser, tokens."""
+    from sesame.recipe import resolve
+
+    recipe = resolve(name)
+    backbone = recipe.backbone
+    norms = {"pre": "norms first", "post": "norms last"}.get(str(backbone.get("order")), "")
+    places = f"{backbone['positions']} positions" if backbone.get("positions") else ""
+    shape = ", ".join(filter(None, (backbone.get("kind", "encoder"), places, norms)))
+    objectives = " + ".join(f"`{objective}`" for objective in recipe.objectives)
+    return "; ".join((shape, objectives, recipe.optimizer.kind, recipe.tokenizer.kind))
 
 
 def main() -> None:
@@ -290,12 +310,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a,b: these recipes")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--recipes", action="store_true", help="only write the table of recipes anew")
     given = parser.parse_args()
-    if given.table:
+    if given.table or given.recipes:
         import report
 
         report.put("recipes", all_recipes(), PAGE)
-        report.put("methods", table(given.table), PAGE)
+        if given.table:
+            report.put("methods", table(given.table), PAGE)
     elif given.out is None or not given.text or given.data is None:
         parser.error("OUT, --text and --data are needed")
     else:

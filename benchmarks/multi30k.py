@@ -101,7 +101,9 @@ def compare(given: argparse.Namespace) -> None:
     for name in names:
         if name not in TRIALS:
             raise SystemExit(f"--trials {name}: there are {', '.join(TRIALS)}")
-    todo = [(name, seed) for seed in range(given.seeds) for name in names if not kept_at(name, seed, given.out).exists()]
+    todo = [
+        (name, seed) for seed in range(given.seeds) for name in names if not kept_at(name, seed, given.out).exists()
+    ]
     if todo and given.tokenizer is None:
         given.tokenizer = str(shared_tokenizer(given))
     arguments = [*sys.argv[1:], "--tokenizer", str(given.tokenizer)]

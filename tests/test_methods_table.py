@@ -90,6 +90,7 @@ def test_the_table_ranks_and_is_put_between_its_marks(methods: ModuleType, tmp_p
 def test_the_page_has_its_marks(methods: ModuleType) -> None:
     text = methods.PAGE.read_text(encoding="utf-8")
     assert all(text.count(f"<!-- {end}{name} -->") == 1 for name in ("recipes", "methods") for end in ("", "/"))
+    assert methods.all_recipes() in text, "run python benchmarks/methods.py --recipes"
 
 
 # ---- from the text to the table -----------------------------------------------------------------------------------------
