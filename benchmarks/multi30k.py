@@ -1,4 +1,4 @@
-"""What makes a small Transformer translate well? Multi30k, English to German: each trial with several seeds, BLEU of both tests.
+"""What makes a small Transformer translate well? Multi30k, English to German: trials with several seeds, BLEU of both tests.
 
     python benchmarks/multi30k.py OUT --data DATA [--trials all,plain-loss] [--budget 120] [--seeds 3] [--parallel 3]
     python benchmarks/multi30k.py --table OUT
@@ -141,7 +141,7 @@ def table(out: Path) -> str:
     if not found:
         raise SystemExit(f"{out}: holds no results yet")
     first = next(iter(found.values()))[0]
-    tests = list(first["scores"]["last"])
+    tests, seeds = list(first["scores"]["last"]), max(map(len, found.values()))
     rows = []
     for name in [name for name in TRIALS if name in found]:
         lines = found[name]
@@ -153,7 +153,7 @@ def table(out: Path) -> str:
     head = ["trial", "model", "steps", *(f"BLEU {test}" for test in tests), *(f"chrF {test}" for test in tests)]
     how = (
         f"Size {first['size']}, {first['budget']:g} s of training each, {first['parallel']} at a time on one device, beam "
-        f"{BEAMS}; mean ± deviation of {max(map(len, found.values()))} seeds. {first['scores']['last'][tests[0]]['signature']}. "
+        f"{BEAMS}; mean ± deviation of {seeds} seeds. {first['scores']['last'][tests[0]]['signature']}. "
         f"{first['machine']}"
     )
     return f"{how}\n\n{report.table(head, rows)}"
