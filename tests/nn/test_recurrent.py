@@ -131,11 +131,10 @@ def test_clips_bite_and_have_the_right_gradient(back: bool) -> None:
     assert walked.memory[0][1].abs().max() <= 0.2
     assert not torch.equal(walked.top, free(x, LENGTHS).top)
     wide = stack(6, "lstm", [4], projection=3, clips=(0.4, 0.3), bidirectional=back)
-    start = tuple(part.detach() for part in wide.start(x, 4)[0])
     weights = list(wide.parameters())
 
     def states(x: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-        walked = wide(x, LENGTHS, (start,))
+        walked = wide(x, LENGTHS)
         return (walked.top, *walked.memory[0])
 
     assert torch.autograd.gradcheck(states, (x, *weights))
@@ -210,3 +209,42 @@ def test_a_backward_stack_by_reversal_equals_the_backward_half() -> None:
     back = reverse(one(reverse(x, LENGTHS), LENGTHS).top, LENGTHS)
     torch.testing.assert_close(back, both(x, LENGTHS).top[..., 5:], rtol=0, atol=1e-14)
     assert torch.equal(reverse(reverse(x, LENGTHS), LENGTHS), x)
+
+
+@pytest.mark.parametrize("options", [{}, {"projection": 3}, {"residual": True}, {"clips": (0.3, 0.2)}])
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_step_by_step_equals_one_pass(kind: str, options: dict[str, Any]) -> None:
+    options = options if kind == "lstm" else {}
+    ours = stack(12, kind, [5, 5], **options)
+    x = rows(12)
+    whole, memory = ours(x), ours.start(x, 4)
+    for at in range(7):
+        top, memory = ours.step(x[:, at], memory)
+        torch.testing.assert_close(top, whole.top[:, at], rtol=0, atol=1e-14)
+    for a, b in zip(memory, whole.memory, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_gradients_through_padded_rows_equal_those_of_rows_alone(kind: str) -> None:
+    ours = stack(13, kind, [5, 5], bidirectional=True)
+    x = rows(13).requires_grad_()
+    walked = ours(x, LENGTHS)
+    ends = sum(part.square().sum() for layer in walked.memory for part in layer)
+    (walked.top.sin().sum() + ends).backward()
+    padded = [p.grad.clone() for p in ours.parameters()]
+    at_padding = torch.arange(7) >= LENGTHS[:, None]
+    assert bool((x.grad[at_padding] == 0).all())
+    ours.zero_grad()
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = ours(x.detach()[row : row + 1, :length])
+        ends = sum(part.square().sum() for layer in alone.memory for part in layer)
+        (alone.top.sin().sum() + ends).backward()
+    for mine, p in zip(padded, ours.parameters(), strict=True):
+        torch.testing.assert_close(mine, p.grad, rtol=0, atol=1e-13)
+
+
+def test_memory_does_not_enter_a_padded_row_from_behind() -> None:
+    ours = stack(14, "lstm", [4], bidirectional=True)
+    with pytest.raises(ValueError, match="begins empty"):
+        ours(rows(14), LENGTHS, ours.start(rows(14), 4))

@@ -5,28 +5,23 @@
 ELMo's weights were trained so; without the clips its vectors differ. Fused kernels do not know them, so this is a loop.
 """
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 
 def clipped_lstm(
-    steps: Sequence[Tensor], hidden: Tensor, cell: Tensor, weights: list[Tensor], clips: tuple[float, float], back: bool
-) -> tuple[list[Tensor], Tensor, Tensor]:
-    """States at all steps, the last hidden state and the last cell.
+    x: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor], clips: tuple[float, float], back: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """States at all steps, the last hidden state and the last cell. Shape: (L, B, D), (B, S), (B, C) -> (L, B, S), ...
 
-    steps: inputs (n_t, D), where n_t rows are still going on: rows are sorted by length, so n_t never rises.
     weights: as PyTorch's LSTM has them: W, U, their biases and, with projection, P; gates in the order i, f, g, o.
     """
     states: list[Tensor] = []
-    for step in reversed(steps) if back else steps:
-        rows = step.shape[0]  # those beyond have ended; from behind they have not begun
-        h, c = _step(step, hidden[:rows], cell[:rows], weights, clips)
-        states.append(h)
-        hidden, cell = torch.cat([h, hidden[rows:]]), torch.cat([c, cell[rows:]])
-    return (states[::-1] if back else states), hidden, cell
+    for step in reversed(x.unbind()) if back else x.unbind():
+        hidden, cell = _step(step, hidden, cell, weights, clips)
+        states.append(hidden)
+    return torch.stack(states[::-1] if back else states), hidden, cell
 
 
 def _step(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor], clips: tuple[float, float]) -> tuple[Tensor, Tensor]:

@@ -8,20 +8,22 @@ Beaufays 2014 (projection); Gal & Ghahramani 2016 (variational dropout: one mask
     GRU   r, z = σ(W x + U h + b);  n = tanh(W x + b + r (U h + b'));  h' = (1 - z) n + z h
 
 Unusual: nothing is kept on the module between calls. `Memory` is for each layer (hidden,) or (hidden, cell), batch first, so
-that a search may select rows and a segment may go on where the last one ended. Rows are padded at the right; with `lengths`
-they travel as a packed sequence: the backward direction starts at each row's true end, the memory is that of the true end,
-and states at padding are 0. Kernels are PyTorch's fused ones (cuDNN on a GPU), a layer at a time; only ELMo's clips, which
-they do not know, are steps in Python (`nn/clipped_lstm`).
+that a search may select rows and a segment may go on where the last one ended. Kernels are PyTorch's fused ones (cuDNN on a
+GPU), a layer at a time; only ELMo's clips, which they do not know, are steps in Python (`nn/clipped_lstm`).
+Rows are padded at the right, and padding must not be read. Packed sequences would wait for a GPU to tell the lengths, and
+could not be recorded; here one more column of the inputs says "padding" and shuts the gates by ∓10^4, where σ is exactly 0 or
+1: an LSTM keeps c' = 1 c + 0 g, a GRU h' = 0 n + 1 h. So the memory at the end is that of each row's true end, and backward a
+row begins empty where it truly ends. States at padding are set to 0.
 """
 
-import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
+from warnings import catch_warnings
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from sesame.errors import SesameError
 from sesame.nn.clipped_lstm import clipped_lstm
@@ -30,7 +32,8 @@ from sesame.nn.dropout import dropout
 Kind = Literal["lstm", "gru"]
 LayerMemory = tuple[Tensor, ...]  # (hidden,) or (hidden, cell): (B, directions, width of it)
 Memory = tuple[LayerMemory, ...]  # of each layer, bottom to top
-Steps = Tensor | PackedSequence  # (L, B, D), or packed
+SHUT = 1e4  # σ(∓SHUT) is 0 and 1, in bf16 and in float64
+GATES = {"lstm": (-SHUT, SHUT, 0.0, 0.0), "gru": (0.0, SHUT, 0.0)}  # i f g o; r z n
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Walked:
 
 class Recurrent(nn.Module):
     """One layer. `width` is that of a state; with `projection` above 0 the cell has `width` numbers, the state that many."""
+
+    shut: Tensor
 
     def __init__(
         self,
@@ -65,6 +70,8 @@ class Recurrent(nn.Module):
         self.kind, self.weight_dropout, self.clips = kind, weight_dropout, clips
         self.directions = 2 if bidirectional else 1
         self.sizes = (projection or width,) if kind == "gru" else (projection or width, width)
+        shut = torch.tensor(GATES[kind]).repeat_interleave(width)[:, None]
+        self.register_buffer("shut", shut, persistent=False)  # the column that padding multiplies
         self.names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"] + (["weight_hr"] if projection else [])
 
     @property
@@ -76,15 +83,32 @@ class Recurrent(nn.Module):
         """The empty memory."""
         return tuple(like.new_zeros(rows, self.directions, size) for size in self.sizes)
 
-    def forward(self, x: Steps, memory: LayerMemory) -> tuple[Steps, LayerMemory]:
-        """All steps. A packed `x` has its rows sorted by length, and so has `memory` then."""
-        start = [part.transpose(0, 1).contiguous() for part in memory]
-        weights = self._weights()
-        if self.clips is not None:
-            y, after = self._clipped(x, start, weights)
-        else:
-            y, after = self._fused(x, start, [weight for side in weights for weight in side])
+    def forward(self, x: Tensor, memory: LayerMemory, lengths: Tensor | None = None) -> tuple[Tensor, LayerMemory]:
+        """All steps. Shape: (L, B, inputs), (B,) -> (L, B, width)."""
+        start, weights = [part.transpose(0, 1).contiguous() for part in memory], self._weights()
+        if lengths is not None:
+            padding = _padding(x, lengths)
+            x = torch.cat([x.masked_fill(padding, 0.0), padding.to(x.dtype)], -1)
+            for side in weights:
+                side[0] = torch.cat([side[0], self.shut], 1)
+        y, after = self._fused(x, start, weights) if self.clips is None else self._clipped(x, start, weights)
+        if lengths is not None:
+            if self.kind == "lstm":  # the cell is that of the end; the hidden state went on looking at it
+                after = [self._ends(y, after[0], start[0], lengths), after[1]]
+            y = y.masked_fill(padding, 0.0)
         return y, tuple(part.transpose(0, 1) for part in after)
+
+    def step(self, x: Tensor, memory: LayerMemory) -> tuple[Tensor, LayerMemory]:
+        """One step of a layer that goes forward. Shape: (B, inputs) -> (B, width)."""
+        (weights,) = self._weights()
+        if self.kind == "gru":
+            hidden = torch.gru_cell(x, memory[0][:, 0], *weights)
+            return hidden, (hidden[:, None],)
+        if len(weights) > 4 or self.clips is not None:
+            y, memory = self(x[None], memory)
+            return y[0], memory
+        hidden, cell = torch.lstm_cell(x, (memory[0][:, 0], memory[1][:, 0]), *weights)
+        return hidden, (hidden[:, None], cell[:, None])
 
     def _weights(self) -> list[list[Tensor]]:
         """Of each direction; those from state to state with some of their numbers dropped, the same at all steps."""
@@ -95,33 +119,32 @@ class Recurrent(nn.Module):
             sides.append(side)
         return sides
 
-    def _fused(self, x: Steps, start: list[Tensor], weights: list[Tensor]) -> tuple[Steps, Sequence[Tensor]]:
-        ends, both = (True, 1, 0.0, self.training), self.directions == 2  # biases, layers, dropout
-        with warnings.catch_warnings():  # dropped weights lie apart; cuDNN gathers them itself
-            warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
-            if isinstance(x, PackedSequence):
-                if self.kind == "gru":
-                    y, *after = torch.gru(x.data, x.batch_sizes, start[0], weights, *ends, both)
-                else:
-                    y, *after = torch.lstm(x.data, x.batch_sizes, start, weights, *ends, both)
-                return x._replace(data=y), after
+    def _fused(self, x: Tensor, start: list[Tensor], sides: list[list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
+        weights = [weight for side in sides for weight in side]
+        how = (True, 1, 0.0, self.training, self.directions == 2, False)  # biases, layers, dropout, ..., batch first
+        with _weights_apart(x):
             if self.kind == "gru":
-                y, *after = torch.gru(x, start[0], weights, *ends, both, False)
+                y, *after = torch.gru(x, start[0], weights, *how)
             else:
-                y, *after = torch.lstm(x, start, weights, *ends, both, False)
-            return y, after
+                y, *after = torch.lstm(x, start, weights, *how)
+        return y, after
 
-    def _clipped(self, x: Steps, start: list[Tensor], weights: list[list[Tensor]]) -> tuple[Steps, Sequence[Tensor]]:
+    def _clipped(self, x: Tensor, start: list[Tensor], weights: list[list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
         assert self.clips is not None
-        steps = list(torch.split(x.data, x.batch_sizes.tolist()) if isinstance(x, PackedSequence) else x.unbind())
         sides, hidden, cell = [], [], []
         for number, side in enumerate(weights):
-            y, h, c = clipped_lstm(steps, start[0][number], start[1][number], side, self.clips, bool(number))
-            sides.append(torch.cat(y))
+            y, h, c = clipped_lstm(x, start[0][number], start[1][number], side, self.clips, bool(number))
+            sides.append(y)
             hidden.append(h)
             cell.append(c)
-        data, after = torch.cat(sides, -1), (torch.stack(hidden), torch.stack(cell))
-        return (x._replace(data=data) if isinstance(x, PackedSequence) else data.view(*x.shape[:2], -1)), after
+        return torch.cat(sides, -1), [torch.stack(hidden), torch.stack(cell)]
+
+    def _ends(self, y: Tensor, after: Tensor, start: Tensor, lengths: Tensor) -> Tensor:
+        """Hidden states behind each row's last token. Shape: y (L, B, width) -> (directions, B, D)."""
+        size = self.sizes[0]
+        at = (lengths - 1).clamp(min=0)[None, :, None].expand(1, -1, size)
+        ends = torch.cat([y[..., :size].gather(0, at), after[1:]])
+        return torch.where((lengths > 0)[None, :, None], ends, start)
 
 
 class RecurrentStack(nn.Module):
@@ -163,35 +186,43 @@ class RecurrentStack(nn.Module):
 
         Without `lengths` every row is full. A row of length 0 leaves its memory as it was.
         """
-        rows, length = x.shape[:2]
-        memory = self.start(x, rows) if memory is None else memory
-        steps, order = _pack(x, lengths)
+        if lengths is not None and lengths.device.type == "cpu" and bool((lengths == x.shape[1]).all()):
+            lengths = None
+        if lengths is not None and memory is not None and any(layer.directions == 2 for layer in self._layers()):
+            raise ValueError("backward, a padded row begins empty; give no memory, or rows without padding")
+        memory = self.start(x, x.shape[0]) if memory is None else memory
+        steps = self._drop(x.transpose(0, 1), self.dropouts[0])
         layers, after = [], []
-        steps = self._drop(steps, self.dropouts[0], rows)
         for number, layer in enumerate(self._layers()):
-            read = steps if number == 0 else self._drop(steps, self.dropouts[1], rows)
-            steps, kept = layer(read, memory[number] if order is None else _rows(memory[number], order[0]))
-            if self.residual and number and _data(read).shape == _data(steps).shape:
-                steps = _with(steps, _data(steps) + _data(read))
-            layers.append(_unpack(steps, length))
-            after.append(kept if order is None else _rows(kept, order[1]))
-        top = _unpack(self._drop(steps, self.dropouts[2], rows), length)
-        return _without_empty(Walked(tuple(layers), top, tuple(after)), memory, lengths)
+            read = steps if number == 0 else self._drop(steps, self.dropouts[1])
+            steps, kept = layer(read, memory[number], lengths)
+            if self.residual and number and read.shape == steps.shape:
+                steps = steps + read
+            layers.append(steps.transpose(0, 1))
+            after.append(kept)
+        return Walked(tuple(layers), self._drop(steps, self.dropouts[2]).transpose(0, 1), tuple(after))
+
+    def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """One step of a stack that goes forward, with plain dropout. Shape: (B, inputs) -> (B, width)."""
+        after = []
+        y = dropout(x, self.dropouts[0], self.training)
+        for number, layer in enumerate(self._layers()):
+            read = y if number == 0 else dropout(y, self.dropouts[1], self.training)
+            y, kept = layer.step(read, memory[number])
+            if self.residual and number and read.shape == y.shape:
+                y = y + read
+            after.append(kept)
+        return dropout(y, self.dropouts[2], self.training), tuple(after)
 
     def _layers(self) -> list[Recurrent]:
         return list(self.layers)  # type: ignore[arg-type]
 
-    def _drop(self, steps: Steps, rate: float, rows: int) -> Steps:
+    def _drop(self, steps: Tensor, rate: float) -> Tensor:
         if not self.training or rate == 0.0:
             return steps
-        data = _data(steps)
         if not self.variational:
-            return _with(steps, dropout(data, rate, True))
-        mask = dropout(data.new_ones(rows, data.shape[-1]), rate, True)
-        if isinstance(steps, PackedSequence):
-            row = torch.cat([torch.arange(size, device=data.device) for size in steps.batch_sizes.tolist()])
-            mask = mask[row]
-        return _with(steps, data * mask)
+            return dropout(steps, rate, True)
+        return steps * dropout(steps.new_ones(steps.shape[1:]), rate, True)
 
 
 def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -203,44 +234,13 @@ def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:
     return x[torch.arange(x.shape[0], device=x.device)[:, None], torch.where(back < 0, at, back)]
 
 
-def _pack(x: Tensor, lengths: Tensor | None) -> tuple[Steps, tuple[Tensor, Tensor] | None]:
-    """Steps for the kernels, and the orders of rows to them and back."""
-    if lengths is None:
-        return x.transpose(0, 1), None
-    real = lengths.detach().cpu()  # kernels want to know how many rows go on at each step
-    if bool((real == x.shape[1]).all()):
-        return x.transpose(0, 1), None
-    packed = pack_padded_sequence(x, real.clamp(min=1), batch_first=True, enforce_sorted=False)
-    assert packed.sorted_indices is not None
-    assert packed.unsorted_indices is not None
-    return packed, (packed.sorted_indices, packed.unsorted_indices)
+def _padding(x: Tensor, lengths: Tensor) -> Tensor:
+    """True at padding. Shape: (L, B, 1)."""
+    return (torch.arange(x.shape[0], device=x.device)[:, None] >= lengths)[..., None]
 
 
-def _unpack(steps: Steps, length: int) -> Tensor:
-    if isinstance(steps, PackedSequence):
-        return pad_packed_sequence(steps, batch_first=True, total_length=length)[0]
-    return steps.transpose(0, 1)
-
-
-def _data(steps: Steps) -> Tensor:
-    return steps.data if isinstance(steps, PackedSequence) else steps
-
-
-def _with(steps: Steps, data: Tensor) -> Steps:
-    return steps._replace(data=data) if isinstance(steps, PackedSequence) else data
-
-
-def _rows(memory: LayerMemory, order: Tensor) -> LayerMemory:
-    return tuple(part.index_select(0, order) for part in memory)
-
-
-def _without_empty(walked: Walked, before: Memory, lengths: Tensor | None) -> Walked:
-    """Rows without a token pass through the kernels as if they had one; here their trace is removed."""
-    if lengths is None or not bool((lengths == 0).any()):
-        return walked
-    real = (lengths > 0).to(walked.top.device)[:, None, None]
-    memory = tuple(
-        tuple(torch.where(real, new, old) for new, old in zip(*pair, strict=True))
-        for pair in zip(walked.memory, before, strict=True)
-    )
-    return Walked(tuple(x * real for x in walked.layers), walked.top * real, memory)
+def _weights_apart(x: Tensor) -> AbstractContextManager[object]:
+    """cuDNN wants weights side by side, and says so at each call; those with a column more or some dropped never are."""
+    if x.device.type == "cpu":
+        return nullcontext()
+    return catch_warnings(action="ignore", category=UserWarning)
