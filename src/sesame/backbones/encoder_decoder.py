@@ -108,6 +108,7 @@ def _block(c: EncoderDecoderConfig, decoder: bool) -> Block:
 
 class EncoderDecoder(Backbone):
     config: EncoderDecoderConfig
+    answers = True
     table: Tensor | None
 
     def __init__(self, config: EncoderDecoderConfig) -> None:

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from sesame import chance
-from sesame.backbones import Backbone, EncoderDecoder
+from sesame.backbones import Backbone
 from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
@@ -352,7 +352,7 @@ class _Job:
         static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
         # A GPU runs one compiled shape: the number of real tokens hardly varies, so it is rounded up to one or two values.
         fused = self.machine.device.type == "cuda" and self.machine.precision != "fp32"
-        fused = fused and not isinstance(self.model.backbone, EncoderDecoder)
+        fused = fused and not self.model.backbone.answers
         unpad = 64 * -(-micro * stage.length // 1024) if fused else 0
         return replace(
             self.examples.loader(stage, micro), static=static, unpad=unpad, rank=self.world.rank, ranks=self.world.ranks
