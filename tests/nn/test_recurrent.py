@@ -248,3 +248,12 @@ def test_memory_does_not_enter_a_padded_row_from_behind() -> None:
     ours = stack(14, "lstm", [4], bidirectional=True)
     with pytest.raises(ValueError, match="begins empty"):
         ours(rows(14), LENGTHS, ours.start(rows(14), 4))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_sixteen_bits_on_a_cpu_leave_the_kernels_alone(kind: str) -> None:
+    ours = stack(15, kind, [5, 5]).float()
+    x = rows(15).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = ours(x.bfloat16().float(), LENGTHS).top
+    assert torch.equal(found, ours(x.bfloat16().float(), LENGTHS).top)

@@ -122,7 +122,9 @@ class Recurrent(nn.Module):
     def _fused(self, x: Tensor, start: list[Tensor], sides: list[list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
         weights = [weight for side in sides for weight in side]
         how = (True, 1, 0.0, self.training, self.directions == 2, False)  # biases, layers, dropout, ..., batch first
-        with _weights_apart(x):
+        if x.device.type == "cpu":
+            x, start = x.to(weights[0].dtype), [part.to(weights[0].dtype) for part in start]
+        with _kernels(x.device):
             if self.kind == "gru":
                 y, *after = torch.gru(x, start[0], weights, *how)
             else:
@@ -239,8 +241,9 @@ def _padding(x: Tensor, lengths: Tensor) -> Tensor:
     return (torch.arange(x.shape[0], device=x.device)[:, None] >= lengths)[..., None]
 
 
-def _weights_apart(x: Tensor) -> AbstractContextManager[object]:
-    """cuDNN wants weights side by side, and says so at each call; those with a column more or some dropped never are."""
-    if x.device.type == "cpu":
-        return nullcontext()
-    return catch_warnings(action="ignore", category=UserWarning)
+def _kernels(device: torch.device) -> AbstractContextManager[object]:
+    """oneDNN has no 16-bit LSTM on most CPUs: none there. cuDNN wants weights side by side, and says so at each call; those
+    with a column more or some dropped never are."""
+    if device.type == "cpu":
+        return torch.autocast("cpu", enabled=False)
+    return catch_warnings(action="ignore", category=UserWarning) if device.type == "cuda" else nullcontext()

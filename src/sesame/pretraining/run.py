@@ -196,7 +196,9 @@ class _Job:
     def _describe(self) -> None:
         """What will happen, said once."""
         count = sum(p.numel() for p in self.model.backbone.parameters())
-        rate = getattr(self.model.backbone.config, "attention_dropout", None)  # recurrent models have attention of their own
+        rate = getattr(
+            self.model.backbone.config, "attention_dropout", None
+        )  # recurrent models have attention of their own
         core = "" if rate is None else f", attention: {chosen_core(self.machine.device, rate)}"
         length = duration(self.wishes.budget) if self.wishes.budget else f"{self.recipe.steps:,} steps"
         say(
