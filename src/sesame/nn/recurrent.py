@@ -101,13 +101,16 @@ class Recurrent(nn.Module):
     def step(self, x: Tensor, memory: LayerMemory) -> tuple[Tensor, LayerMemory]:
         """One step of a layer that goes forward. Shape: (B, inputs) -> (B, width)."""
         (weights,) = self._weights()
-        if self.kind == "gru":
-            hidden = torch.gru_cell(x, memory[0][:, 0], *weights)
-            return hidden, (hidden[:, None],)
         if len(weights) > 4 or self.clips is not None:
             y, memory = self(x[None], memory)
             return y[0], memory
-        hidden, cell = torch.lstm_cell(x, (memory[0][:, 0], memory[1][:, 0]), *weights)
+        dtype = _dtype(x, weights)
+        x, *parts = (part.to(dtype) for part in (x, *(part[:, 0] for part in memory), *weights))
+        with torch.autocast(x.device.type, enabled=False):
+            if self.kind == "gru":
+                hidden = torch.gru_cell(x, *parts)
+                return hidden, (hidden[:, None],)
+            hidden, cell = torch.lstm_cell(x, parts[:2], *parts[2:])
         return hidden, (hidden[:, None], cell[:, None])
 
     def _weights(self) -> list[list[Tensor]]:
@@ -121,10 +124,10 @@ class Recurrent(nn.Module):
 
     def _fused(self, x: Tensor, start: list[Tensor], sides: list[list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
         weights = [weight for side in sides for weight in side]
-        how = (True, 1, 0.0, self.training, self.directions == 2, False)  # biases, layers, dropout, ..., batch first
-        if x.device.type == "cpu":
-            x, start = x.to(weights[0].dtype), [part.to(weights[0].dtype) for part in start]
-        with _kernels(x.device):
+        dtype, backward = _dtype(x, weights), self.training or torch.is_grad_enabled()
+        x, start, weights = x.to(dtype), [part.to(dtype) for part in start], [weight.to(dtype) for weight in weights]
+        how = (True, 1, 0.0, backward, self.directions == 2, False)  # biases, layers, dropout, ..., batch first
+        with torch.autocast(x.device.type, enabled=False), _weights_apart(x.device):
             if self.kind == "gru":
                 y, *after = torch.gru(x, start[0], weights, *how)
             else:
@@ -241,9 +244,14 @@ def _padding(x: Tensor, lengths: Tensor) -> Tensor:
     return (torch.arange(x.shape[0], device=x.device)[:, None] >= lengths)[..., None]
 
 
-def _kernels(device: torch.device) -> AbstractContextManager[object]:
-    """oneDNN has no 16-bit LSTM on most CPUs: none there. cuDNN wants weights side by side, and says so at each call; those
-    with a column more or some dropped never are."""
-    if device.type == "cpu":
-        return torch.autocast("cpu", enabled=False)
+def _dtype(x: Tensor, weights: list[Tensor]) -> torch.dtype:
+    """What kernels compute in: all of it, or none. oneDNN has no 16-bit LSTM on most CPUs, so autocast stops there."""
+    device = x.device.type
+    if device != "cpu" and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return weights[0].dtype
+
+
+def _weights_apart(device: torch.device) -> AbstractContextManager[object]:
+    """cuDNN wants weights side by side, and says so at each call; those with a column more or some dropped never are."""
     return catch_warnings(action="ignore", category=UserWarning) if device.type == "cuda" else nullcontext()

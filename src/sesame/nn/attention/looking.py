@@ -34,10 +34,11 @@ class Source:
     real: Tensor | None  # (S, L) False at padding; None: everything is real
 
     def lengths(self) -> Tensor:
-        """Shape: (S, 1, 1)."""
+        """As numbers that are exact. Shape: (S, 1, 1)."""
+        exact = torch.promote_types(self.values.dtype, torch.float32)
         if self.real is None:
-            return self.values.new_full((self.values.shape[0], 1, 1), self.values.shape[1])
-        return self.real.sum(1)[:, None, None].to(self.values.dtype)
+            return self.values.new_full((self.values.shape[0], 1, 1), self.values.shape[1], dtype=exact)
+        return self.real.sum(1)[:, None, None].to(exact)
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Looking(nn.Module):
         lengths = source.lengths()
         if self.place is None or self.places is None:
             return torch.minimum(steps.to(lengths.dtype)[None, :, None], lengths - 1)
-        return lengths * torch.sigmoid(self.place(torch.tanh(self.places(query))))
+        return lengths * torch.sigmoid(self.place(torch.tanh(self.places(query))).to(lengths.dtype))
 
     def _one(self, scores: Tensor, source: Source) -> Look:
         logs = scores.log_softmax(-1)
