@@ -187,6 +187,12 @@ def test_wrong_settings_are_said() -> None:
         )
 
 
+def test_who_wants_states_of_a_text_is_told() -> None:
+    batch, _ = sources()
+    with pytest.raises(SesameError, match="take an encoder"):
+        made("rnnsearch")(replace(batch, outputs=None))
+
+
 # ---- learning --------------------------------------------------------------------------------------------------------
 
 

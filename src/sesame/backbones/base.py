@@ -148,6 +148,15 @@ class Backbone(nn.Module):
         raise NotImplementedError
 
 
+def outputs_of(batch: Batch) -> Tensor:
+    """What a decoder is to read; without it somebody wants an encoder's states."""
+    if batch.outputs is None:
+        raise SesameError(
+            "this model answers sources (`sesame translate`) and gives no states of a text; take an encoder"
+        )
+    return batch.outputs
+
+
 def check_shape(config: Any) -> None:
     """Complain about numbers that no backbone can be built with."""
     for name in ("vocab", "width", "depth", "heads", "max_length"):

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded, Looked, State
+from sesame.backbones.base import Backbone, Encoded, Looked, State, outputs_of
 from sesame.backbones.recurrent_decoder import Carried, RecurrentDecoder, Told
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
@@ -148,9 +148,8 @@ class RecurrentSeq2Seq(Backbone):
 
     def forward(self, batch: Batch, only: Tensor | None = None, maps: bool = False) -> Encoded:
         """What the output layer reads at all places of `batch.outputs`; the one map is the decoder's looks (B, 1, K, L)."""
-        assert batch.outputs is not None, "an encoder-decoder needs outputs to read"
+        tokens = self.tokens(outputs_of(batch))
         source, last, memory = self.read(batch)
-        tokens = self.tokens(batch.outputs)
         told: Told = self.decoder(tokens, self.decoder.begin(memory, source), source, last)
         hidden = told.hidden if only is None else take(told.hidden, only)
         seen = _maps(told) if maps else ()
@@ -176,14 +175,13 @@ class RecurrentSeq2Seq(Backbone):
 
     def go_on(self, batch: Batch, state: State, maps: bool = False) -> Encoded:
         """The tokens of `batch.outputs` after those of `state`; a state without a source first reads `batch.ids`."""
-        assert batch.outputs is not None
+        tokens = self.tokens(outputs_of(batch))
         if state.source:
             values, keys, last = state.source
             source, last, carried = Source(values, keys, state.source_real), last[:, 0], self._carried(state)
         else:
             source, last, memory = self.read(batch)
             carried = self.decoder.begin(memory, source)
-        tokens = self.tokens(batch.outputs)
         told = self.decoder.one_by_one(tokens, carried, source, last)
         parts = (source.values, source.keys, last[:, None])
         after = State(_layers(told.carried), source=parts, source_real=source.real)
