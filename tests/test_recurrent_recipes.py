@@ -9,7 +9,7 @@ import torch
 from benchmarks.kill_resume import weights
 
 import sesame
-from sesame.backbones import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
+from sesame.backbones import EncoderDecoder, EncoderDecoderConfig, RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from sesame.checkpoint.folder import load_parts
 from sesame.data.answer_pack import AnswerPacker, bucketed
 from sesame.data.build import build_pairs
@@ -20,6 +20,7 @@ from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2SeqConfig
 from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
+from sesame.train import compute
 from sesame.train.loop import Window, take_step
 from sesame.train.optim import OptimConfig, build_optimizer
 from sesame.train.precision import choose_machine
@@ -125,3 +126,16 @@ def test_the_recipes_are_the_papers() -> None:
                 settings = {key: value for key, value in found.backbone.items() if key != "kind"}
                 with torch.device("meta"):
                     RecurrentSeq2Seq(RecurrentSeq2SeqConfig(vocab=100, **settings))
+
+
+def test_steps_in_python_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler would unroll them; recorded they still are, on a GPU."""
+    monkeypatch.setattr(compute, "has_triton", lambda device: True)
+    monkeypatch.setattr(torch, "compile", lambda model, **how: "compiled")
+    machine, roles = choose_machine("cpu", "fp32"), {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
+    for backbone in (
+        RecurrentSeq2Seq(RecurrentSeq2SeqConfig(50, 16, 1)),
+        EncoderDecoder(EncoderDecoderConfig(50, 16, 1, 2)),
+    ):
+        model = Model(backbone, build({"seq2seq": Seq2SeqConfig()}, backbone, Vocab(50, roles)))
+        assert (compute.computing(model, machine) == "compiled") == backbone.compiles

@@ -240,26 +240,29 @@ def right(model: Model, task: str) -> float:
     return sum(found[0].ids == want for found, want in zip(said, wanted, strict=True)) / 200
 
 
+@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(("kind", "task"), [("luong fed", "copy"), ("rnnsearch", "reverse")])
-def test_learns_toys_quickly_with_attention(kind: str, task: str) -> None:
-    model, _ = taught(kind, task, 150, seed=1, depth=1, tied=False)
+def test_learns_a_toy_and_looks_where_it_should(kind: str, task: str, seed: int) -> None:
+    model, _ = taught(kind, task, 200, seed, depth=1, tied=False)
     assert right(model, task) > 0.9
+    batch = model.objective.corrupt(toy(task, 200, 7_777))
+    with torch.no_grad():
+        (looks,) = model.backbone(batch, maps=True).maps
+    at, lengths = torch.arange(looks.shape[2]), batch.lengths[:, None]
+    wanted = at.expand(200, -1) if task == "copy" else lengths - 1 - at
+    found = looks[:, 0].argmax(-1) == wanted
+    assert float(found[at < lengths].double().mean()) > 0.9
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("task", ["copy", "reverse"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_learns_copy_and_reverse(kind: str, task: str, seed: int) -> None:
-    least = 0.9
-    if kind == "local-m":
-        if task == "reverse":
-            pytest.skip("a window that moves on with the answer does not see the source's end")
-        least = 0.85
-    steps = 1500 if kind.startswith("hard") else 600
-    more = {"depth": 1} if "depth" in KINDS[kind] else {}
-    model, _ = taught(kind, task, steps, seed, **more)
-    assert right(model, task) > least
+def test_learns_copy_and_reverse(kind: str, task: str) -> None:
+    if (kind, task) == ("local-m", "reverse"):
+        pytest.skip("a window that moves on with the answer does not see the source's end")
+    steps = {"sutskever": 600, "cho": 600, "hard": 1000, "hard fed": 1000}.get(kind, 400)
+    model, _ = taught(kind, task, steps, 1, depth=1)
+    assert right(model, task) > (0.8 if kind == "coverage" else 0.9)  # its last look has nowhere new to go, and pays
 
 
 def test_coverage_is_paid_for() -> None:
