@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from sesame import agreement
-from sesame.backbones import Backbone, Encoder, EncoderDecoder
+from sesame.backbones import Backbone, Encoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
@@ -198,7 +198,7 @@ class Loaded:
         **settings: Any,
     ) -> list[list[Said]]:
         """Answers of an encoder-decoder; the keywords are those of `sesame.generate.Settings`, by default five beams."""
-        if not isinstance(self.parts.backbone, EncoderDecoder):
+        if not self.parts.backbone.answers:
             raise SesameError(
                 f"{self.folder}: has no encoder and decoder, so it cannot translate; see `sesame generate`"
             )
@@ -211,7 +211,7 @@ class Loaded:
         self, texts: str | Sequence[str], *, batch: int = TEXTS, shown: Bar | None = None, **settings: Any
     ) -> list[list[Said]]:
         """Continuations of prompts; the keywords are those of `sesame.generate.Settings`, by default greedy."""
-        if isinstance(self.parts.backbone, EncoderDecoder):
+        if self.parts.backbone.answers:
             raise SesameError(f"{self.folder}: answers sources and does not continue prompts; use `sesame translate`")
         return self._speak(texts, voice_of(self.parts), settings, batch, shown)
 

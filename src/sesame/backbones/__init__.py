@@ -5,12 +5,14 @@ from typing import Any
 from sesame.backbones.base import Backbone, Encoded, State
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from sesame.backbones.transformer_xl import TransformerXL, TransformerXLConfig
 from sesame.backbones.xlnet import XLNet, XLNetConfig
 
 BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may name
     "encoder": (Encoder, EncoderConfig),
     "encoder-decoder": (EncoderDecoder, EncoderDecoderConfig),
+    "recurrent-seq2seq": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),
     "xlnet": (XLNet, XLNetConfig),
     "transformer-xl": (TransformerXL, TransformerXLConfig),
 }
@@ -30,6 +32,8 @@ __all__ = [
     "EncoderConfig",
     "EncoderDecoder",
     "EncoderDecoderConfig",
+    "RecurrentSeq2Seq",
+    "RecurrentSeq2SeqConfig",
     "State",
     "TransformerXL",
     "TransformerXLConfig",

@@ -74,6 +74,14 @@ class State:
 
 
 @dataclass(frozen=True)
+class Looked:
+    """What a decoder's looks at its source cost beside the loss, at K places of an answer."""
+
+    chosen: Tensor | None = None  # (B, K) log-probability of places that were drawn (hard attention)
+    repeated: Tensor | None = None  # (B, K) how much of a look fell on places that were looked at before (coverage)
+
+
+@dataclass(frozen=True)
 class Encoded:
     """Hidden states: the embeddings first, then one entry for each layer."""
 
@@ -83,6 +91,7 @@ class Encoded:
     maps: tuple[Tensor, ...] = ()  # (B, H, L, L) for each layer, when asked for
     kept: Tensor | None = None  # instead of layers: what a task's head reads, computed earlier by a frozen backbone
     state: State | None = None  # what to hand in with the tokens that follow, from a backbone that remembers
+    looked: Looked | None = None
 
     @property
     def last(self) -> Tensor:
@@ -104,6 +113,8 @@ class Backbone(nn.Module):
     depth: int  # layers above the embeddings
     config: Any  # its settings, a dataclass of its own kind
     blocks: nn.ModuleList  # the layers, bottom to top; shared ones several times
+    answers = False  # True: an encoder reads a source (`batch.ids`), a decoder answers it (`batch.outputs`)
+    compiles = True  # False: steps in Python, which a compiler would unroll for minutes
     cls_last = False  # True: [CLS], whose state stands for the whole text, is a row's last token and not its first
 
     @property
@@ -135,6 +146,15 @@ class Backbone(nn.Module):
     def token_table(self) -> Tensor:
         """The embedding of every token, for tied output layers. Shape: (V padded, E)."""
         raise NotImplementedError
+
+
+def outputs_of(batch: Batch) -> Tensor:
+    """What a decoder is to read; without it somebody wants an encoder's states."""
+    if batch.outputs is None:
+        raise SesameError(
+            "this model answers sources (`sesame translate`) and gives no states of a text; take an encoder"
+        )
+    return batch.outputs
 
 
 def check_shape(config: Any) -> None:

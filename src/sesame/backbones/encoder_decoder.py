@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded, State, check_shape
+from sesame.backbones.base import Backbone, Encoded, State, check_shape, outputs_of
 from sesame.backbones.cache import before
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
@@ -108,6 +108,7 @@ def _block(c: EncoderDecoderConfig, decoder: bool) -> Block:
 
 class EncoderDecoder(Backbone):
     config: EncoderDecoderConfig
+    answers = True
     table: Tensor | None
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
@@ -165,15 +166,14 @@ class EncoderDecoder(Backbone):
 
     def forward(self, batch: Batch, only: Tensor | None = None, maps: bool = False) -> Encoded:
         """States of the decoder at all places of `batch.outputs`; `maps` are those of its looks at the source."""
-        assert batch.outputs is not None, "an encoder-decoder needs outputs to read"
-        read = self.read(batch)
-        width = batch.outputs.shape[1]
+        outputs = outputs_of(batch)
+        read, width = self.read(batch), outputs.shape[1]
         rows = Rows(causal=True)
         if self.decoder.bias is not None:
-            rows = Rows(self._scores(0, width, None, batch.outputs.device))
+            rows = Rows(self._scores(0, width, None, outputs.device))
         seen: list[Tensor] | None = [] if maps else None
         mask = source_mask(batch.mask())
-        layers = [self._enter(self.decoder, batch.outputs, 0, batch.output_positions)]
+        layers = [self._enter(self.decoder, outputs, 0, batch.output_positions)]
         for block in self.decoder.blocks:
             assert isinstance(block, CrossBlock)
             layers.append(block.answer(layers[-1], rows, block.cross.read(read), mask, seen))

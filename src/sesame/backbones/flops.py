@@ -18,6 +18,7 @@ from torch import nn
 
 from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
+from sesame.backbones.recurrent_seq2seq import RecurrentSeq2SeqConfig
 from sesame.backbones.smaller import smaller
 from sesame.backbones.transformer_xl import TransformerXLConfig
 from sesame.backbones.xlnet import XLNetConfig
@@ -242,9 +243,41 @@ def _transformer_xl(c: TransformerXLConfig, work: Work) -> Cost:
     return Cost(products + work.restored * width * rows, kept + work.restored * (width + 2 * rows))
 
 
+def _recurrent_seq2seq(c: RecurrentSeq2SeqConfig, work: Work) -> Cost:
+    """A source of L tokens and an answer of K; states of S numbers, R of an encoder's state, G gates (LSTM 4, GRU 3):
+
+    products = encoder L * sides * G S (in + S), each layer  +  decoder K G S (in + S), each layer
+             + looks K L (S + R), general and additive also read L R S, additive asks K S S
+             + K (heard D, twice for maxout)  +  K D V
+
+    Kept for the backward pass: a cell's input, gates, cell and state; a look's weights, and the inside of additive scores.
+    """
+    length, answer, gates = work.length, work.answer * work.length, 4 if c.cell == "lstm" else 3
+    state, read, sides, drops = c.state, c.values, 2 if c.bidirectional else 1, c.dropout > 0
+    attends, rows = c.attention != "none", padded_vocab(c.vocab)
+    given = read if attends or c.context == "all" else 0
+    first = c.width + (given if not attends or c.looks == "before" else 0) + (c.width if c.feed else 0)
+    inputs = [c.width, *[read] * (c.depth - 1)], [first, *[state] * (c.depth - 1)]
+    products: float = sum(length * sides * gates * state * (wide + state) for wide in inputs[0])
+    products += sum(answer * gates * state * (wide + state) for wide in inputs[1])
+    kept: float = sum(length * (wide * (1 + drops) + sides * (gates + 2) * state) for wide in inputs[0])
+    kept += sum(answer * (wide * (1 + drops) + (gates + 2) * state) for wide in inputs[1])
+    if attends:
+        products += answer * length * (state + read)
+        products += length * read * state if c.score in ("general", "additive") else 0
+        products += answer * state * state if c.score == "additive" else 0
+        kept += answer * length * (2 + (state if c.score == "additive" else 0)) + 2 * length * read
+    if c.readout != "state":
+        heard, pairs = given + state + (c.width if c.readout == "maxout" else 0), 2 if c.readout == "maxout" else 1
+        products += answer * heard * pairs * c.width
+        kept += answer * (heard + (pairs + drops) * c.width)
+    return Cost(products + answer * c.width * rows, kept + answer * (c.width + 2 * rows))
+
+
 FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     EncoderConfig: _encoder,
     EncoderDecoderConfig: _encoder_decoder,
+    RecurrentSeq2SeqConfig: _recurrent_seq2seq,
     XLNetConfig: _xlnet,
     TransformerXLConfig: _transformer_xl,
 }

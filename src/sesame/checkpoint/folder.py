@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sesame.backbones import Backbone, EncoderDecoder, build_backbone
+from sesame.backbones import Backbone, build_backbone
 from sesame.checkpoint.heads import kept, pretrained_heads, read_speaking, speaking
 from sesame.checkpoint.hf import FAMILIES, find_family
 from sesame.checkpoint.names import Row, export_state, import_state
@@ -170,7 +170,7 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
         raise SesameError(f"{folder / 'config.json'}: models of type {kind!r} do not open here yet; known are {known}")
     if speaking(parts.heads) or (kind == OWN and (folder / SPEECH).is_file()):
         silent = {} if kind == OWN else FAMILIES[kind].SILENT[kind]
-        parts.speech = read_speech(folder, found, isinstance(parts.backbone, EncoderDecoder), silent)
+        parts.speech = read_speech(folder, found, parts.backbone.answers, silent)
     if tokenizer:
         parts.tokenizer = _tokenizer(folder, config.vocab)
     return parts

@@ -170,7 +170,7 @@ def _packed(head: nn.Module, backbone: Backbone, precision: Precision) -> Head:
 def speaker(parts: "Parts") -> BackboneSpeaker:
     """The model of a folder as search wants it."""
     backbone, heads = parts.backbone, parts.heads
-    if isinstance(backbone, EncoderDecoder):
+    if backbone.answers:
         names = ["seq2seq"]
     else:
         names = ["lm", "mlm"] if getattr(backbone.config, "causal", False) else []
@@ -190,7 +190,7 @@ def voice_of(parts: "Parts") -> Voice:
         raise SesameError("this model has no tokenizer; put tokenizer.json beside the weights")
     end = speech.end or tuple(tokenizer.id(role) for role in ("eos", "sep") if tokenizer.has(role))[:1]
     first = () if speech.first is None else (speech.first,)
-    if isinstance(parts.backbone, EncoderDecoder):
+    if parts.backbone.answers:
         return Voice(end, speech.start, first, reverse=speech.reverse)
     framed = tokenizer.has("cls") and tokenizer.encode("a", special=True).ids[0] == tokenizer.id("cls")
     return Voice(end, before=(tokenizer.id("cls"),) if framed else ())

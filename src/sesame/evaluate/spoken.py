@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from sesame.backbones import EncoderDecoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.speech import answers
 from sesame.data.parallel import Counted, find_columns, read_pairs
@@ -34,7 +33,7 @@ CORPUS: dict[str, Bleu | ChrF] = {"bleu": Bleu(), "chrf": ChrF()}
 ROUGE = ("rouge1", "rouge2", "rougeL")
 METRICS = (*CORPUS, *ROUGE, "exact", "brackets")
 ROUNDS = 1000
-SPEAKING = ("t5", "mt5", "bart", "mbart", "marian", "encoder-decoder")
+SPEAKING = ("t5", "mt5", "bart", "mbart", "marian", "encoder-decoder", "recurrent-seq2seq")
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def answer_all(parts: Parts, sources: Sequence[str], *, shown_as: str = "answer"
 def open_answering(model: str, device: str) -> Parts:
     """A model that answers, ready to."""
     parts = load_parts(model)
-    if not isinstance(parts.backbone, EncoderDecoder):
+    if not parts.backbone.answers:
         raise SesameError(
             f"{model}: has no encoder and decoder, so it does not answer sources; take t5, bart or the like"
         )

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from sesame import chance
-from sesame.backbones import EncoderDecoder
 from sesame.checkpoint.cards import answer_card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run
@@ -125,7 +124,7 @@ def finetune(wishes: Wishes) -> Path:
         raise SesameError("--steps and --epochs both say when to end; give one of them")
     with join(wishes.device) as world:
         start = load_parts(wishes.model)
-        if not isinstance(start.backbone, EncoderDecoder) or start.tokenizer is None:
+        if not start.backbone.answers or start.tokenizer is None:
             raise SesameError(
                 f"{wishes.model}: --task seq2seq needs an encoder-decoder with its tokenizer, such as t5, bart or mass"
             )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sesame.backbones import Backbone, Encoded, EncoderDecoder, State
+from sesame.backbones import Backbone, Encoded, State
 from sesame.backbones.fast_decoder import Branches, FastDecoder
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
@@ -33,7 +33,7 @@ class BackboneSpeaker:
 
     @torch.inference_mode()
     def begin(self, batch: Batch, looks: bool = False) -> Heard:
-        if isinstance(self.backbone, EncoderDecoder) and batch.outputs is None:
+        if self.backbone.answers and batch.outputs is None:
             raise SesameError("an encoder-decoder must be told its first token; give outputs, such as the start token")
         encoded = self.backbone.go_on(batch, State(), looks)
         if batch.outputs is not None:

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sesame.backbones import Backbone, Encoder, EncoderDecoder, TransformerXL, XLNet
+from sesame.backbones import Backbone, Encoder, EncoderDecoder, RecurrentSeq2Seq, TransformerXL, XLNet
 from sesame.errors import SesameError
 from sesame.objectives.base import Objective, Term, Together, Vocab
 from sesame.objectives.clm import CausalLM, CausalLMConfig
@@ -136,6 +136,8 @@ def _mass(config: MassConfig, backbone: Backbone, vocab: Vocab) -> Objective:
 
 
 def _decoder_head(name: str, backbone: Backbone) -> DecoderHead:
+    if isinstance(backbone, RecurrentSeq2Seq):
+        return DecoderHead(backbone.width, backbone.vocab, backbone.config.tied, bias="trained")
     if not isinstance(backbone, EncoderDecoder):
         raise SesameError(
             f'objectives.{name} needs backbone.kind = "encoder-decoder"; recipes such as transformer have it'

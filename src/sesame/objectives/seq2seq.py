@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from sesame.backbones import Backbone, Encoded
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
+from sesame.nn.attention.hard import reinforce
 from sesame.objectives.base import Objective, Term
 from sesame.objectives.decoder_head import DecoderHead
 
@@ -105,11 +106,26 @@ class Seq2Seq(Objective):
         if hidden.device.type == "cpu":  # no static shapes to keep: leave the padding out
             hidden, labels = hidden[labels != IGNORE], labels[labels != IGNORE]
         if self.training:
-            return [Term(self.name, self.head.loss(hidden, table, labels, self.smoothing), targets.count())]
+            total = self.head.loss(hidden, table, labels, self.smoothing)
+            total = total if encoded.looked is None else total + self._looked(encoded, targets.labels, table)
+            return [Term(self.name, total, targets.count())]
         logits = self.head(hidden, table)
         total = F.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, labels, reduction="sum")
         hits = ((logits.argmax(-1) == labels) & (labels != IGNORE)).sum()
         return [Term(self.name, total, targets.count(), hits=hits)]
+
+    def _looked(self, encoded: Encoded, labels: Tensor, table: Tensor) -> Tensor:
+        """What a recurrent decoder's looks add: coverage (See et al. 2017, equation 13, λ = 1) and the gradient of draws."""
+        assert encoded.looked is not None
+        told, looked, total = labels != IGNORE, encoded.looked, encoded.last.new_zeros(())
+        if looked.repeated is not None:
+            total = total + (looked.repeated * told).sum()
+        if looked.chosen is not None:
+            with torch.no_grad():
+                logits = self.head(encoded.last.flatten(0, 1), table).float()
+                losses = F.cross_entropy(logits, labels.flatten(), reduction="none").view(labels.shape)
+            total = total + reinforce(losses, looked.chosen, told)
+        return total
 
 
 def shifted(labels: Tensor, start: int, pad: int) -> Tensor:

@@ -88,8 +88,9 @@ class Ingredients:
             return build_backbone(build_config(kind, {**settings, "vocab": len(self.tokenizer)}, "backbone"))
         backbone = self.started.backbone
         longest = max(stage.length for stage in recipe.stages.values())
-        if longest > backbone.config.max_length:
-            raise SesameError(f"{wishes.start}: takes {backbone.config.max_length} tokens; a stage has {longest}")
+        most = getattr(backbone.config, "max_length", longest)  # a recurrent model has none
+        if longest > most:
+            raise SesameError(f"{wishes.start}: takes {most} tokens; a stage has {longest}")
         return backbone
 
     @torch.no_grad()

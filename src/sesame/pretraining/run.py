@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from sesame import chance
-from sesame.backbones import Backbone, EncoderDecoder
+from sesame.backbones import Backbone
 from sesame.checkpoint.cards import card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run, in_shares
@@ -196,12 +196,15 @@ class _Job:
     def _describe(self) -> None:
         """What will happen, said once."""
         count = sum(p.numel() for p in self.model.backbone.parameters())
-        core = chosen_core(self.machine.device, self.model.backbone.config.attention_dropout)
+        rate = getattr(
+            self.model.backbone.config, "attention_dropout", None
+        )  # recurrent models have attention of their own
+        core = "" if rate is None else f", attention: {chosen_core(self.machine.device, rate)}"
         length = duration(self.wishes.budget) if self.wishes.budget else f"{self.recipe.steps:,} steps"
         say(
             f"{self.recipe.name}: {count / 1e6:.1f} M parameters, {len(self.tokenizer):,} pieces, "
             f"{self.examples.train.tokens() / 1e6:.2f} M tokens to train on, {self.examples.valid.tokens():,} held out; "
-            f"{length} on {self.machine.device.type} in {self.machine.precision}, attention: {core}"
+            f"{length} on {self.machine.device.type} in {self.machine.precision}{core}"
             f"{self._shown_rate()}{self._shown_world()}"
         )
 
@@ -354,7 +357,7 @@ class _Job:
         static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
         # A GPU runs one compiled shape: the number of real tokens hardly varies, so it is rounded up to one or two values.
         fused = self.machine.device.type == "cuda" and self.machine.precision != "fp32"
-        fused = fused and not isinstance(self.model.backbone, EncoderDecoder)
+        fused = fused and not self.model.backbone.answers
         unpad = 64 * -(-micro * stage.length // 1024) if fused else 0
         return replace(
             self.examples.loader(stage, micro), static=static, unpad=unpad, rank=self.world.rank, ranks=self.world.ranks
