@@ -466,7 +466,7 @@ def _without_numbers(parts: dict[str, Parts]) -> dict[str, Parts]:
 def _note(figures: dict[str, Any], state: State) -> str:
     looked = [
         state.held_out[name]
-        for name in ("mlm", "plm", "clm", "seq2seq", "span", "denoise", "mass")
+        for name in ("mlm", "plm", "clm", "forward", "seq2seq", "span", "denoise", "mass")
         if name in state.held_out
     ]
     held = f" · held out {looked[0]:.3f}" if looked else ""
