@@ -7,6 +7,7 @@ The run's folder decides everything on a restart: whatever is there and whole is
 processes walk through here together, see `train/parallel.py`; the number of them may change from one start to the next.
 """
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -410,6 +411,8 @@ class _Job:
         parts = self._in_one_piece()
         self.run.save_final(parts.pop(""), self._card(self.state), parts)
         shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        sides = [f"{math.exp(figures[name]):.1f} {name}" for name in ("forward", "backward") if name in figures]  # ELMo
+        shown += f"; perplexity {', '.join(sides)}" if sides else ""
         done = f"{self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens"
         say(f"{self.run.final}: done after {done}; held out: {shown or 'no text'}")
 
