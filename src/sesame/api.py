@@ -234,7 +234,7 @@ class Loaded:
             if precision not in self.graphs:
                 self.graphs[precision] = OnnxEngines(self.folder, precision)
             return self.graphs[precision].get(head, layers, pooling)
-        weight = backbone.token_table()
+        weight = next(backbone.parameters())
         if weight.device.type != "cpu" or weight.dtype != torch.float32 or not isinstance(backbone, Encoder):
             return backbone
         if precision not in self.fast:
@@ -242,7 +242,7 @@ class Loaded:
         return self.fast[precision]
 
     def _autocast(self, precision: Precision) -> AbstractContextManager[None]:
-        device = self.parts.backbone.token_table().device.type
+        device = next(self.parts.backbone.parameters()).device.type
         if precision == "bf16" and device != "cpu":
             return torch.autocast(device, torch.bfloat16)
         return nullcontext()
@@ -326,7 +326,7 @@ def _check_precision(precision: Precision, device: str, backbone: Backbone) -> N
         return
     if device == "cpu" and not isinstance(backbone, Encoder):
         raise SesameError(f"--precision {precision}: on a CPU this kind of model answers in fp32 only; leave it out")
-    if backbone.token_table().dtype != torch.float32:
+    if next(backbone.parameters()).dtype != torch.float32:
         raise SesameError(f"--precision {precision}: the model's weights have 64 bits; leave it out")
     if precision == "int8" and (device != "cpu" or not has_onednn()):
         raise SesameError("--precision int8 is for x86 CPUs; take bf16 or fp32 here, or --device cpu")

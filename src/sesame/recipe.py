@@ -25,7 +25,7 @@ LINEAR = 8000  # sequences a step up to which the linear scaling rule holds (Goy
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    kind: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
+    kind: Literal["wordpiece", "bpe", "unigram", "word", "spaced"] = "wordpiece"
     size: int = 30_000
     lowercase: bool = True
     strip_accents: bool = False

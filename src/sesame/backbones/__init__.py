@@ -3,6 +3,7 @@
 from typing import Any
 
 from sesame.backbones.base import Backbone, Encoded, State
+from sesame.backbones.bilm import BiLM, BiLMConfig
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
@@ -14,6 +15,7 @@ BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may 
     "encoder-decoder": (EncoderDecoder, EncoderDecoderConfig),
     "recurrent-seq2seq": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),
     "xlnet": (XLNet, XLNetConfig),
+    "bilm": (BiLM, BiLMConfig),
     "transformer-xl": (TransformerXL, TransformerXLConfig),
 }
 
@@ -27,6 +29,8 @@ def build_backbone(config: Any) -> Backbone:
 __all__ = [
     "BACKBONES",
     "Backbone",
+    "BiLM",
+    "BiLMConfig",
     "Encoded",
     "Encoder",
     "EncoderConfig",

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sesame.data.batch import Batch, Real
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
+from sesame.text import Tokenizer
 
 
 class Padded(Sequence[Tensor]):
@@ -142,6 +143,9 @@ class Backbone(nn.Module):
     def go_on(self, batch: Batch, state: State, maps: bool = False) -> Encoded:
         """Read tokens that follow those of `state`, without dropout; the state to go on from is in the answer."""
         raise NotImplementedError
+
+    def spell(self, tokenizer: Tokenizer) -> None:
+        """Be told how tokens are written; only a backbone that reads letters listens."""
 
     def token_table(self) -> Tensor:
         """The embedding of every token, for tied output layers. Shape: (V padded, E)."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from sesame.backbones.bilm import BiLMConfig
 from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2SeqConfig
@@ -24,6 +25,7 @@ from sesame.backbones.transformer_xl import TransformerXLConfig
 from sesame.backbones.xlnet import XLNetConfig
 from sesame.nn.embeddings import padded_vocab
 from sesame.nn.feedforward import GATED
+from sesame.text.characters import LETTERS
 
 PASSES = 3  # forward once, backward twice as much
 FP32 = 4  # bytes
@@ -243,6 +245,22 @@ def _transformer_xl(c: TransformerXLConfig, work: Work) -> Cost:
     return Cost(products + work.restored * width * rows, kept + work.restored * (width + 2 * rows))
 
 
+def _bilm(c: BiLMConfig, work: Work) -> Cost:
+    """Every place is a word, as most tokens are. With P = D / 2, a cell of C and F filters of widths w, n of each:
+    products = L ( 50 E sum w n + highways 2 F F + F P + 2 depth 9 C P )  +  2 restored P V, for both directions tell a word.
+    Kept are the filters' outputs, 3 F a highway, and of an LSTM its gates, cell and states."""
+    half, rows = c.width // 2, padded_vocab(c.vocab)
+    lstm, letters, kept = 9 * c.cell * half, 0.0, 0.0
+    if c.reads == "characters":
+        found = sum(count for _, count in c.filters)
+        windows = LETTERS * c.letter_width * sum(width * count for width, count in c.filters)
+        letters = windows + 2 * c.highways * found * found + found * half
+        kept = LETTERS * (c.letter_width + found) + (1 + 3 * c.highways) * found
+    products = work.length * (letters + 2 * c.depth * lstm) + 2 * work.restored * half * rows
+    states = 2 * c.depth * (6 * c.cell + 3 * half) + c.width
+    return Cost(products, work.length * (kept + states) + 2 * work.restored * (half + rows))
+
+
 def _recurrent_seq2seq(c: RecurrentSeq2SeqConfig, work: Work) -> Cost:
     """A source of L tokens and an answer of K; states of S numbers, R of an encoder's state, G gates (LSTM 4, GRU 3):
 
@@ -280,4 +298,5 @@ FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     RecurrentSeq2SeqConfig: _recurrent_seq2seq,
     XLNetConfig: _xlnet,
     TransformerXLConfig: _transformer_xl,
+    BiLMConfig: _bilm,
 }

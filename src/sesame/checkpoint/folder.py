@@ -148,6 +148,10 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
         raise SesameError(f"{folder}: no such folder; give the folder of a model (config.json, weights, tokenizer)")
     if not (folder / "config.json").is_file() and (folder / "final" / "config.json").is_file():
         folder = folder / "final"  # a run: its result
+    if not (folder / "config.json").is_file() and is_elmo(folder):
+        from sesame.checkpoint.elmo import read_elmo
+
+        return read_elmo(folder)
     if (folder / "model.onnx").is_file() and not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
         raise SesameError(f'{folder}: holds an ONNX graph only; open it with --engine onnx (in Python engine="onnx")')
     found = read_json(folder / "config.json")
@@ -173,12 +177,19 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
         parts.speech = read_speech(folder, found, parts.backbone.answers, silent)
     if tokenizer:
         parts.tokenizer = _tokenizer(folder, config.vocab)
+        if parts.tokenizer is not None:
+            parts.backbone.spell(parts.tokenizer)
     return parts
 
 
 def _empty(config: Any) -> Backbone:
     with Undrawn():
         return build_backbone(config)
+
+
+def is_elmo(folder: Path) -> bool:
+    """ELMo's published layout, `checkpoint/elmo.py`: one file of options, one of weights."""
+    return any(folder.glob("*options.json")) and any(folder.glob("*.hdf5"))
 
 
 def _old_model_type(found: Mapping[str, Any], folder: Path) -> str:

@@ -5,9 +5,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sesame.backbones import EncoderConfig, TransformerXLConfig, XLNetConfig
+from sesame.backbones import BiLMConfig, EncoderConfig, TransformerXLConfig, XLNetConfig
 from sesame.errors import SesameError
 from sesame.objectives import MaskedLMHead, PairHead, ReplacedHead
+from sesame.objectives.bilm import SOFTMAXES
 from sesame.objectives.decoder_head import Bias, DecoderHead
 from sesame.objectives.plm import TableHead
 
@@ -55,6 +56,8 @@ def pretrained_heads(config: Any, own_table: bool, plain: bool) -> dict[str, nn.
             "plm": TableHead(config.width, config.vocab, tied=not own_table),
             "pooler": PairHead(config.width).pooler,
         }
+    if isinstance(config, BiLMConfig):
+        return {name: softmax(config.width // 2, config.vocab) for name, softmax in SOFTMAXES.items()}
     if isinstance(config, TransformerXLConfig):
         width, vocab = config.width, config.vocab
         return {"mlm": MaskedLMHead(width, width, vocab, config.activation, config.eps, not own_table, plain)}

@@ -9,6 +9,7 @@ FORMATS = {  # and the options that they have
     "transformers": (),
     "onnx": ("--task", "--precision", "--layers", "--pooling", "--check"),
     "ctranslate2": ("--precision", "--check"),
+    "elmo": (),
 }
 MOST = 1000  # lines of --check that are read: enough to tell a difference of a percent
 
@@ -22,7 +23,8 @@ def convert(
     model: str = typer.Argument(..., help="A model folder of ours or of Hugging Face."),
     out: Path = typer.Option(..., "--out", help="The folder to write."),
     to: str = typer.Option(
-        "transformers", help="transformers (which Sesame opens too), onnx, or ctranslate2 (encoder-decoders)."
+        "transformers",
+        help="transformers (which Sesame opens too), onnx, ctranslate2 (encoder-decoders), or elmo (HDF5).",
     ),
     tokenizer: str | None = typer.Option(None, help="Take this tokenizer instead of the folder's own."),
     task: str | None = typer.Option(None, help="onnx: the task to export, or fill, or embed."),
@@ -60,6 +62,8 @@ def convert(
         _export(parts, model, out, task, precision or "fp32", layers, pooling, check)
     elif to == "ctranslate2":
         _export_translator(parts, out, precision or "fp32", check)
+    elif to == "elmo":
+        _export_elmo(parts, out)
     else:
         _rewrite(parts, out)
 
@@ -129,6 +133,16 @@ def _export(
     say(f"{out}: {head.name} ({head.kind}) in {precision}, {size / 1e6:.1f} MB; {report.sentence()}")
     if parts.tokenizer is None:
         say("the folder has no tokenizer; give one with --tokenizer")
+
+
+def _export_elmo(parts: Any, out: Path) -> None:
+    from sesame.checkpoint.elmo import write_elmo
+    from sesame.files import whole_folder
+    from sesame.progress import say
+
+    with whole_folder(out) as folder:
+        write_elmo(folder, parts.backbone)
+    say(f"{out}: weights and options as ELMo's were published; vocabulary and softmax are no part of them")
 
 
 def _export_translator(parts: Any, out: Path, precision: str, check: Path | None) -> None:

@@ -29,7 +29,7 @@ def doctor(
 def tokenizer(
     text: list[str] = typer.Argument(..., help="Text files or folders."),
     out: Path = typer.Option(..., "--out", help="The folder to write."),
-    kind: str = typer.Option("wordpiece", help="wordpiece, bpe or unigram."),
+    kind: str = typer.Option("wordpiece", help="wordpiece, bpe, unigram, word or spaced."),
     size: int = typer.Option(30_000, min=8, max=10_000_000, help="How many pieces."),
     lowercase: bool = typer.Option(
         True, "--lowercase/--cased", help="Lower-case the text; letters stay apart (й is not и)."
@@ -48,8 +48,8 @@ def tokenizer(
     from sesame.files import whole_folder
     from sesame.progress import say
 
-    if kind not in ("wordpiece", "bpe", "unigram"):
-        raise SesameError(f"--kind {kind}: must be wordpiece, bpe or unigram")
+    if kind not in ("wordpiece", "bpe", "unigram", "word", "spaced"):
+        raise SesameError(f"--kind {kind}: must be wordpiece, bpe, unigram, word or spaced")
     check_new(out)
     made = tokenizer_from(corpus_files(text), field, kind, size, lowercase, strip_accents)  # type: ignore[arg-type]
     with whole_folder(out) as folder:

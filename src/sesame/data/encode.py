@@ -226,6 +226,8 @@ def word_splitter(backend: dict[str, Any]) -> Callable[[str], list[str]] | None:
         return _at_ideographs if any(step.get("handle_chinese_chars") for step in normalizers) else _at_spaces
     if names == ["ByteLevel"] and steps[0]["use_regex"]:
         return _at_spaces if steps[0]["add_prefix_space"] else _with_spaces
+    if names in (["BertPreTokenizer", "ByteLevel"], ["WhitespaceSplit", "ByteLevel"]):  # `text/words.py`
+        return _at_spaces if steps[1]["add_prefix_space"] and not steps[1]["use_regex"] else None
     if names in (["Metaspace"], ["WhitespaceSplit", "Metaspace"]) and steps[-1].get("split", True):
         schemes = ("always", "first") if len(names) == 1 else ("always",)
         return _at_spaces if steps[-1].get("prepend_scheme") in schemes else None

@@ -17,16 +17,17 @@ def clipped_lstm(
 
     weights: as PyTorch's LSTM has them: W, U, their biases and, with projection, P; gates in the order i, f, g, o.
     """
+    w, u, w_bias, u_bias, *projection = weights
+    read = F.linear(x, w, w_bias + u_bias)  # what does not depend on the states, for all steps at once
     states: list[Tensor] = []
-    for step in reversed(x.unbind()) if back else x.unbind():
-        hidden, cell = _step(step, hidden, cell, weights, clips)
+    for step in reversed(read.unbind()) if back else read.unbind():
+        hidden, cell = _step(torch.addmm(step, hidden, u.t()), cell, projection, clips)
         states.append(hidden)
     return torch.stack(states[::-1] if back else states), hidden, cell
 
 
-def _step(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor], clips: tuple[float, float]) -> tuple[Tensor, Tensor]:
-    w, u, w_bias, u_bias, *projection = weights
-    i, f, g, o = (F.linear(x, w, w_bias) + F.linear(h, u, u_bias)).chunk(4, -1)
+def _step(gates: Tensor, c: Tensor, projection: list[Tensor], clips: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    i, f, g, o = gates.chunk(4, -1)
     c = (torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)).clamp(-clips[0], clips[0])
     h = torch.sigmoid(o) * torch.tanh(c)
     if projection:

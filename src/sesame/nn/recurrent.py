@@ -127,7 +127,7 @@ class Recurrent(nn.Module):
         dtype, backward = _dtype(x, weights), self.training or torch.is_grad_enabled()
         x, start, weights = x.to(dtype), [part.to(dtype) for part in start], [weight.to(dtype) for weight in weights]
         how = (True, 1, 0.0, backward, self.directions == 2, False)  # biases, layers, dropout, ..., batch first
-        with torch.autocast(x.device.type, enabled=False), _weights_apart(x.device):
+        with torch.autocast(x.device.type, enabled=False), _weights_apart(x.device, len(sides[0]) > 4):
             if self.kind == "gru":
                 y, *after = torch.gru(x, start[0], weights, *how)
             else:
@@ -252,6 +252,10 @@ def _dtype(x: Tensor, weights: list[Tensor]) -> torch.dtype:
     return weights[0].dtype
 
 
-def _weights_apart(device: torch.device) -> AbstractContextManager[object]:
-    """cuDNN wants weights side by side, and says so at each call; those with a column more or some dropped never are."""
-    return catch_warnings(action="ignore", category=UserWarning) if device.type == "cuda" else nullcontext()
+def _weights_apart(device: torch.device, projected: bool) -> AbstractContextManager[object]:
+    """cuDNN wants weights side by side, and says so at each call; those with a column more or some dropped never are.
+
+    On a CPU it is oneDNN that has no projection, and says so.
+    """
+    told = device.type == "cuda" or (device.type == "cpu" and projected)
+    return catch_warnings(action="ignore", category=UserWarning) if told else nullcontext()

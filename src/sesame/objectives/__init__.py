@@ -6,9 +6,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sesame.backbones import Backbone, Encoder, EncoderDecoder, RecurrentSeq2Seq, TransformerXL, XLNet
+from sesame.backbones import Backbone, BiLM, Encoder, EncoderDecoder, RecurrentSeq2Seq, TransformerXL, XLNet
 from sesame.errors import SesameError
 from sesame.objectives.base import Objective, Term, Together, Vocab
+from sesame.objectives.bilm import BiLMObjective, BiLMObjectiveConfig
 from sesame.objectives.clm import CausalLM, CausalLMConfig
 from sesame.objectives.decoder_head import DecoderHead
 from sesame.objectives.denoise import DenoiseConfig, Denoising
@@ -23,6 +24,7 @@ from sesame.objectives.span import SpanConfig, SpanCorruption
 CONFIGS: dict[str, type[Any]] = {
     "mlm": MaskedLMConfig,
     "clm": CausalLMConfig,
+    "bilm": BiLMObjectiveConfig,
     "nsp": NextSentenceConfig,
     "sop": SentenceOrderConfig,
     "dialogue": DialogueConfig,
@@ -62,6 +64,14 @@ def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if backbone.config.embedding_width not in (0, backbone.width):
         raise SesameError('objectives.clm.head = "lm" needs a table as wide as the states; leave embedding_width out')
     return CausalLM(config, DecoderHead(backbone.width, backbone.vocab))
+
+
+def _bilm(config: BiLMObjectiveConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    if not isinstance(backbone, BiLM):
+        raise SesameError(
+            'objectives.bilm needs two stacks that never meet; set backbone.kind = "bilm", as recipe elmo does'
+        )
+    return BiLMObjective(config, backbone, vocab)
 
 
 def _only_encoder(name: str, backbone: Backbone) -> Encoder:
@@ -151,6 +161,7 @@ def _decoder_head(name: str, backbone: Backbone) -> DecoderHead:
 BUILDERS: dict[str, Callable[..., Objective]] = {
     "mlm": _mlm,
     "clm": _clm,
+    "bilm": _bilm,
     "nsp": _nsp,
     "sop": _sop,
     "dialogue": _dialogue,

@@ -68,6 +68,7 @@ class Ingredients:
         """The model at the start, and the heads of the start model that no objective trains; not `fresh`: to be filled."""
         torch.manual_seed(chance.key(wishes.seed) >> 1)
         backbone = self._backbone(wishes, recipe)
+        backbone.spell(self.tokenizer)
         if self.started is None and recipe.table == "counts" and fresh:
             self._count(backbone, run.folder / "table.npy")
         vocab = vocab_of(self.tokenizer)

@@ -7,6 +7,7 @@ The run's folder decides everything on a restart: whatever is there and whole is
 processes walk through here together, see `train/parallel.py`; the number of them may change from one start to the next.
 """
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -412,6 +413,8 @@ class _Job:
         parts = self._in_one_piece()
         self.run.save_final(parts.pop(""), self._card(self.state), parts)
         shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        sides = [f"{math.exp(figures[name]):.1f} {name}" for name in ("forward", "backward") if name in figures]  # ELMo
+        shown += f"; perplexity {', '.join(sides)}" if sides else ""
         done = f"{self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens"
         say(f"{self.run.final}: done after {done}; held out: {shown or 'no text'}")
 
@@ -468,7 +471,7 @@ def _without_numbers(parts: dict[str, Parts]) -> dict[str, Parts]:
 def _note(figures: dict[str, Any], state: State) -> str:
     looked = [
         state.held_out[name]
-        for name in ("mlm", "plm", "clm", "seq2seq", "span", "denoise", "mass")
+        for name in ("mlm", "plm", "clm", "forward", "seq2seq", "span", "denoise", "mass")
         if name in state.held_out
     ]
     held = f" · held out {looked[0]:.3f}" if looked else ""

@@ -13,7 +13,8 @@ full.
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Literal
 
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
@@ -25,8 +26,9 @@ from sesame.text.sentencepiece import OUT_OF_REACH, SPACE, decoder
 from sesame.text.template import Template, put_around
 from sesame.text.tokenizer import Tokenizer
 from sesame.text.unigram import frequent_letters, train_unigram
+from sesame.text.words import train_words
 
-Kind = Literal["wordpiece", "bpe", "unigram"]
+Kind = Literal["wordpiece", "bpe", "unigram", "word", "spaced"]
 Specials = dict[str, str]
 """Token of each role, in the order of their ids."""
 
@@ -36,10 +38,16 @@ XLNET_SPECIALS = {role: FAMILY_ROLES["xlnet"][role] for role in ("unk", "bos", "
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 # Bytes of text that a vocabulary is made from; Unigram reads them many times over.
-SAMPLE = {"wordpiece": 64_000_000, "bpe": 64_000_000, "unigram": 16_000_000}
+SAMPLE = {"wordpiece": 64_000_000, "bpe": 64_000_000, "unigram": 16_000_000, "word": 256_000_000, "spaced": 256_000_000}
 
 # Fewer tokens than this are all letters and no words.
-SMALLEST = {"wordpiece": 64, "bpe": len(SPECIALS) + 256, "unigram": len(SPECIALS) + 256 + 64}
+SMALLEST = {
+    "wordpiece": 64,
+    "bpe": len(SPECIALS) + 256,
+    "unigram": len(SPECIALS) + 256 + 64,
+    "word": len(SPECIALS) + 256 + 16,
+    "spaced": len(SPECIALS) + 256 + 16,
+}
 
 
 def sample_texts(texts: Iterable[str], *, cap: int = SAMPLE["wordpiece"]) -> list[str]:
@@ -82,9 +90,15 @@ def train_tokenizer(
     sample = [text.encode("utf-8", "replace").decode("utf-8") for text in sample_texts(texts, cap=SAMPLE[kind])]
     if not any(text.strip() for text in sample):
         raise SesameError("there is no text to train a tokenizer on; give files that are not empty")
-    train = {"wordpiece": _wordpiece, "bpe": _bpe, "unigram": _unigram}[kind]
+    train: dict[str, Callable[..., Backend]] = {
+        "wordpiece": _wordpiece,
+        "bpe": _bpe,
+        "unigram": _unigram,
+        "word": train_words,
+        "spaced": partial(train_words, spaced=True),
+    }
     specials = XLNET_SPECIALS if template == "xlnet" else SPECIALS
-    backend = train(sample, size, specials, lowercase, strip_accents, min_count)
+    backend = train[kind](sample, size, specials, lowercase, strip_accents, min_count)
     backend.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in specials.values()])
     if template != "none":
         put_around(backend, template, specials["cls"], specials["sep"])

@@ -103,7 +103,7 @@ def work_of(objectives: Mapping[str, Any], length: int, progress: float | None =
     """What a recipe's objectives do with a row; `progress` as in `corrupt`, the mean over the run if it is not given."""
     pair = bool({"nsp", "sop", "dialogue"} & set(objectives))
     masked = 0.0 if pair else None  # pairs alone look at [CLS], whoever else at everything
-    if "clm" in objectives:
+    if {"clm", "bilm"} & set(objectives):
         masked = 1.0
     if "plm" in objectives:
         order = objectives["plm"]
