@@ -133,7 +133,11 @@ class SeedRun:
         """The start model with fresh heads; a pooler that was pre-trained is taken over."""
         parts = open_start(self.start, self.transfer.task.frame)
         torch.manual_seed(chance.key(self.seed, 7) >> 1)
-        dropout = parts.backbone.config.dropout
+        dropout = self.transfer.task.dropout
+        if dropout < 0:
+            dropout = parts.backbone.config.dropout
+        else:
+            parts.backbone.drop(dropout)
         tasks = {
             name: build_task(name, lesson.config, parts.backbone, dropout) for name, lesson in self.lessons.items()
         }

@@ -28,8 +28,15 @@ class TaskSettings:
     pooling: Literal["pooler", "cls", "mean", "max"] = "pooler"
     length: int = 0
     overlap: float = 0.25
+    dropout: float = -1.0  # below 0: the model's own
     both: bool = False  # pairs in both orders: similarity
     frame: Frame = "auto"  # which tokens stand around texts: see `framing.py`
+
+    def __post_init__(self) -> None:
+        if self.dropout >= 1:
+            raise SesameError(
+                f"task.dropout is {self.dropout:g}; it lies from 0 to below 1, or is -1 for the model's own"
+            )
 
 
 @dataclass(frozen=True)
