@@ -126,18 +126,20 @@ def test_equal_seeds_are_equal_and_others_are_not(begin: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_dropout_of_the_lesson_is_not_that_of_the_model(begin: Path, tmp_path: Path) -> None:
+def test_a_lesson_has_a_dropout_of_its_own(tmp_path: Path) -> None:
+    begin = start_folder(tmp_path / "start", width=32, dropout=0.0, attention_dropout=0.0)
     train, valid = files(tmp_path, "classify", 48, 16)
-    for name, more in (("own", []), ("same", ["task.dropout=0.1"]), ("none", ["task.dropout=0"])):
+    for name, more in (("own", []), ("none", ["task.dropout=0"]), ("some", ["task.dropout=0.2"])):
         run(begin, tmp_path / name, "classify", train, valid, settings=[*SHORT, *more])
-    own, same, none = (load_file(tmp_path / name / "final/model.safetensors") for name in ("own", "same", "none"))
-    assert all(torch.equal(own[name], same[name]) for name in own)
-    assert not all(torch.equal(own[name], none[name]) for name in own)
-    assert load_parts(tmp_path / "none/final").backbone.config.dropout == 0.1
+    own, none, some = (load_file(tmp_path / name / "final/model.safetensors") for name in ("own", "none", "some"))
+    assert all(torch.equal(own[name], none[name]) for name in own)
+    assert not any(torch.equal(own[name], some[name]) for name in own if "query.weight" in name)
+    assert load_parts(tmp_path / "some/final").backbone.config.dropout == 0.0
     with pytest.raises(SesameError, match="below 1"):
         run(begin, tmp_path / "bad", "classify", train, valid, settings=[*SHORT, "task.dropout=1"])
 
 
+@pytest.mark.slow
 def test_frozen_leaves_the_backbone_as_it_was(begin: Path, tmp_path: Path) -> None:
     train, valid = files(tmp_path, "tag", 48, 16)
     results = run(
