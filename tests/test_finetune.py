@@ -127,7 +127,7 @@ def test_equal_seeds_are_equal_and_others_are_not(begin: Path, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_lesson_has_a_dropout_of_its_own(tmp_path: Path) -> None:
-    begin = start_folder(tmp_path / "start", width=32, dropout=0.0, attention_dropout=0.0)
+    begin = start_folder(tmp_path / "start", width=32, dropout=0.0)
     train, valid = files(tmp_path, "classify", 48, 16)
     for name, more in (("own", []), ("none", ["task.dropout=0"]), ("some", ["task.dropout=0.2"])):
         run(begin, tmp_path / name, "classify", train, valid, settings=[*SHORT, *more])
