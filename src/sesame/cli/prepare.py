@@ -1,4 +1,4 @@
-"""Commands before the training: `doctor`, `tokenizer`, `recipes`."""
+"""Commands before the training: `doctor`, `tokenizer`, `recipes`, `trees`."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
     app.command()(tokenizer)
     app.command()(recipes)
+    app.command()(trees)
 
 
 def doctor(
@@ -88,3 +89,37 @@ def recipes(
         typer.echo(place.read_text(encoding="utf-8"), nl=False)
     else:
         raise SesameError("write `sesame recipes` for the list, or `sesame recipes show NAME`")
+
+
+def trees(
+    files: list[str] = typer.Argument(
+        ..., help="Bracketed trees (.mrg ...), JSON lines with a field tree, or folders."
+    ),
+    out: Path = typer.Option(..., "--out", help="The .jsonl file to write."),
+    leaves: str = typer.Option("XX", help="What stands for each word of an answer: XX, words or tags."),
+    functions: bool = typer.Option(False, help="Keep functions and indices: NP-SBJ-1."),
+) -> None:
+    """Write parse trees as pairs, each sentence with its tree in one line: parsing is translation then.
+
+    Example: sesame trees wsj/ --out train.jsonl
+    Then: sesame pretrain transformer --pairs words-tree=train.jsonl --out runs/parser
+    """
+    import json
+
+    from sesame.cli.show import check_new
+    from sesame.data.trees import bare, linearize, read_trees
+    from sesame.files import write_whole
+    from sesame.progress import say
+
+    check_new(out)
+    lines, empty = [], 0
+    for tree in read_trees(files):
+        plain = bare(tree, functions=functions)
+        if plain.words:
+            pair = {"source": " ".join(plain.words), "target": linearize(plain, leaves)}  # type: ignore[arg-type]
+            lines.append(json.dumps(pair, ensure_ascii=False) + "\n")
+        else:
+            empty += 1
+    write_whole(out, "".join(lines))
+    left_out = f"; {empty:,} without a word were left out" if empty else ""
+    say(f"{out}: {len(lines):,} sentences and their trees{left_out}")
