@@ -259,3 +259,16 @@ def test_sixteen_bits_on_a_cpu_leave_the_kernels_alone(kind: str) -> None:
         step, _ = ours.step(x[:, 0].bfloat16(), ours.start(x.bfloat16(), 4))
     assert torch.equal(found, ours(x.bfloat16().float(), LENGTHS).top)
     torch.testing.assert_close(step, found[:, 0])
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_a_long_padding_moves_nothing_in_32_bits(kind: str, both: bool) -> None:
+    """Gates that are shut by numbers are shut in oneDNN's kernels too, for as long as it takes."""
+    ours = stack(16, kind, [32, 32], bidirectional=both).float()
+    x = torch.randn(3, 300, 6, generator=torch.Generator().manual_seed(16))
+    padded, alone = ours(x, torch.tensor([5, 300, 20])), ours(x[:1, :5])
+    torch.testing.assert_close(padded.top[:1, :5], alone.top, rtol=0, atol=1e-6)
+    for layer, single in zip(padded.memory, alone.memory, strict=True):
+        for part, one in zip(layer, single, strict=True):
+            torch.testing.assert_close(part[:1], one, rtol=0, atol=1e-6)
