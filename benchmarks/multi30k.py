@@ -12,16 +12,13 @@ only takes from what each can do in its seconds. What a trial reached is kept in
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import report
+from side_by_side import chosen, kept_at, parted, side_by_side, spread
 
 CHECKPOINTS, LAST = 20, 5  # of a run, and of those for the mean
 BEAMS = 5
@@ -91,35 +88,9 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
     print(f"{name} seed {seed}: {found['steps']:,} steps, BLEU {said}", flush=True)
 
 
-def kept_at(name: str, seed: int, out: Path) -> Path:
-    return out / f"{name}.{seed}.json"
-
-
 def compare(given: argparse.Namespace) -> None:
-    given.out.mkdir(parents=True, exist_ok=True)
-    names = [name for name in given.trials.split(",") if name] or list(TRIALS)
-    for name in names:
-        if name not in TRIALS:
-            raise SystemExit(f"--trials {name}: there are {', '.join(TRIALS)}")
-    todo = [
-        (name, seed) for seed in range(given.seeds) for name in names if not kept_at(name, seed, given.out).exists()
-    ]
-    if todo and given.tokenizer is None:
-        given.tokenizer = str(shared_tokenizer(given))
-    arguments = [*sys.argv[1:], "--tokenizer", str(given.tokenizer)]
-    threads = max(1, (os.cpu_count() or 1) // given.parallel)
-    env = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
-
-    def start(what: tuple[str, int]) -> None:
-        name, seed = what
-        with (given.out / f"{name}.{seed}.txt").open("wb") as log:
-            command = [sys.executable, __file__, *arguments, "--one", f"{name}.{seed}"]
-            failed = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=env, check=False).returncode
-        lines = Path(log.name).read_text(errors="replace").splitlines()
-        print(f"{name} seed {seed}: failed; see {log.name}" if failed else lines[-1], flush=True)
-
-    with ThreadPoolExecutor(given.parallel) as pool:
-        list(pool.map(start, todo))
+    tokenizer = given.tokenizer or str(shared_tokenizer(given))
+    side_by_side(chosen(given.trials, TRIALS), given.seeds, given.out, given.parallel, ["--tokenizer", tokenizer])
 
 
 def shared_tokenizer(given: argparse.Namespace) -> Path:
@@ -159,10 +130,6 @@ def table(out: Path) -> str:
     return f"{how}\n\n{report.table(head, rows)}"
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Translation on Multi30k.")
     parser.add_argument("out", nargs="?", type=Path)
@@ -183,8 +150,7 @@ def main() -> None:
     elif given.out is None or given.data is None:
         parser.error("OUT and --data are needed")
     elif given.one:
-        name, _, seed = given.one.rpartition(".")
-        one(name, int(seed), given)
+        one(*parted(given.one), given)
     else:
         compare(given)
 

@@ -1,0 +1,148 @@
+"""How unexpected is English to decoders of a few minutes? Penn Treebank and WikiText-2, perplexity by word.
+
+    python benchmarks/perplexities.py OUT --data CORPORA [--trials gpt.ptb,...] [--budget 120] [--seeds 1] [--parallel 2]
+    python benchmarks/perplexities.py --table OUT
+
+CORPORA holds ptb/ptb.{train,valid,test}.txt and wikitext-2/wiki.{train,valid,test}.tokens as they are published. As
+everywhere, the end of each line is a word (<eos>) that counts, and the vocabulary is that of the training text: no word is
+cut. The texts are small and read many times, so dropout is back, which a budget else takes away. Models without memory are
+read in windows that overlap by half; Transformer-XL is read in parts twice, with its memory and without. The seconds are of
+training, compilation not counted. What a trial reached is kept in OUT; `--table` writes it into docs/methods.md.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import report
+from side_by_side import chosen, kept_at, parted, side_by_side, spread
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "methods.md"
+CORPORA = {  # its files, and its words with room for bytes and marks
+    "ptb": ("ptb/ptb.{}.txt", 10_300),
+    "wikitext-2": ("wikitext-2/wiki.{}.tokens", 33_600),
+}
+MORE = ("backbone.dropout=0.3", "backbone.attention_dropout=0.1", "tokenizer.kind=spaced", "tokenizer.lowercase=false")
+TRIALS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # recipe, size, settings
+    "gpt": ("gpt", "mini", MORE),
+    "gpt2": ("gpt2", "mini", MORE),
+    "transformer-xl": ("transformer-xl", "mini", MORE),
+}
+
+
+def corpus(name: str, given: argparse.Namespace) -> dict[str, Path]:
+    """The three parts with <eos> at the end of each line."""
+    pattern = CORPORA[name][0]
+    found = {}
+    for part in ("train", "valid", "test"):
+        lines = (given.data / pattern.format(part)).read_text(encoding="utf-8").splitlines()
+        file = given.out / "text" / f"{name}.{part}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.exists():
+            file.write_text("".join(f"{line.strip()} <eos>\n" for line in lines), encoding="utf-8")
+        found[part] = file
+    return found
+
+
+def one(name: str, seed: int, given: argparse.Namespace) -> None:
+    """Within a process of its own."""
+    import torch
+
+    from sesame.checkpoint.folder import load_parts
+    from sesame.data.readers import corpus_files, read_documents
+    from sesame.evaluate.perplexity import Reading, perplexity
+    from sesame.pretraining.run import Wishes, pretrain
+
+    trial, _, where = name.partition(".")
+    recipe, size, settings = TRIALS[trial]
+    files = corpus(where, given)
+    run = given.out / "runs" / f"{name}.{seed}"
+    wishes = Wishes(
+        recipe=recipe, text=[str(files["train"])], valid=[str(files["valid"])], out=run, size=size, seed=seed,
+        device=given.device, budget=given.budget, rehearse=True,
+        settings=[*settings, f"tokenizer.size={CORPORA[where][1]}", *given.set],
+    )  # fmt: skip
+    pretrain(wishes)
+    parts = load_parts(run / "final")
+    device = torch.device("cuda" if torch.cuda.is_available() and given.device != "cpu" else "cpu")
+    parts.backbone.to(device)
+    for head in parts.heads.values():
+        head.to(device)
+    remembers = hasattr(parts.backbone.config, "memory")
+    stride = getattr(parts.backbone.config, "max_length", 512) // 2
+    readings = {"memory": Reading(), "no memory": Reading(memory=False)} if remembers else {"": Reading(stride=stride)}
+    values: dict[str, dict[str, float]] = {}
+    for part in ("valid", "test"):
+        texts = [document.text for document in read_documents(corpus_files([str(files[part])]), "text")]
+        for how, reading in readings.items():
+            values.setdefault(how, {})[part] = perplexity(parts, texts, reading).per_word
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    found = {
+        "trial": trial, "corpus": where, "seed": seed, "size": size, "budget": given.budget, "perplexities": values,
+        "parameters": sum(p.numel() for p in parts.backbone.parameters()), "parallel": given.parallel,
+        "steps": max(line["step"] for line in lines), "tokens": max(line.get("tokens", 0) for line in lines),
+        "machine": f"{torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}; {report.machine()}",
+    }  # fmt: skip
+    kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1))
+    print(f"{name} seed {seed}: {found['steps']:,} steps, {values}", flush=True)
+
+
+def compare(given: argparse.Namespace) -> None:
+    names = chosen(given.trials, [f"{trial}.{where}" for trial in TRIALS for where in CORPORA])
+    for where in {name.partition(".")[2] for name in names}:
+        corpus(where, given)  # before those who read it side by side
+    side_by_side(names, given.seeds, given.out, given.parallel)
+
+
+def table(out: Path) -> str:
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for file in sorted(out.glob("*.json")):
+        line = json.loads(file.read_text())
+        found.setdefault((line["corpus"], line["trial"]), []).append(line)
+    if not found:
+        raise SystemExit(f"{out}: holds no results yet")
+    rows = []
+    for (where, trial), lines in found.items():
+        for how in lines[0]["perplexities"]:
+            shown = [spread([line["perplexities"][how][part] for line in lines], 1) for part in ("valid", "test")]
+            first = lines[0]
+            rows.append([
+                where, f"`{trial}` {first['size']}" + (f", {how}" if how else ""), f"{first['parameters'] / 1e6:.1f}",
+                f"{first['steps']:,}", f"{first['tokens'] / 1e6:.0f}", *shown,
+            ])  # fmt: skip
+    first = next(iter(found.values()))[0]
+    how = (
+        f"{first['budget']:g} s of training each, {first['parallel']} at a time on one device, "
+        f"{len(next(iter(found.values())))} seeds. {first['machine']}"
+    )
+    head = ["corpus", "recipe", "M parameters", "steps", "M tokens", "perplexity, valid", "perplexity, test"]
+    return f"{how}\n\n{report.table(head, rows)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Perplexities of decoders on small corpora.")
+    parser.add_argument("out", nargs="?", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--trials", default="", help="TRIAL.CORPUS,...")
+    parser.add_argument("--budget", type=float, default=120.0, help="seconds of training")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--parallel", type=int, default=2)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--set", action="append", default=[], help="for all trials")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--table", type=Path)
+    given = parser.parse_args()
+    if given.table:
+        report.put("perplexities", table(given.table), PAGE)
+    elif given.out is None or given.data is None:
+        parser.error("OUT and --data are needed")
+    elif given.one:
+        one(*parted(given.one), given)
+    else:
+        compare(given)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Trials with several seeds, each in a process of its own, some at a time; what each says last is said."""
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+Trial = tuple[str, int]  # a name and a seed
+
+
+def kept_at(name: str, seed: int, out: Path) -> Path:
+    """Where a trial leaves what it reached; one that has is not made again."""
+    return out / f"{name}.{seed}.json"
+
+
+def side_by_side(names: Iterable[str], seeds: int, out: Path, parallel: int, more: Iterable[str] = ()) -> None:
+    """Call this script again for each trial, with `--one NAME.SEED`; its words go into OUT/NAME.SEED.txt."""
+    out.mkdir(parents=True, exist_ok=True)
+    names = list(names)
+    todo = [(name, seed) for seed in range(seeds) for name in names if not kept_at(name, seed, out).exists()]
+    threads = str(max(1, (os.cpu_count() or 1) // parallel))
+    env = os.environ | {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
+
+    def start(trial: Trial) -> None:
+        name, seed = trial
+        file = out / f"{name}.{seed}.txt"
+        command = [sys.executable, sys.argv[0], *sys.argv[1:], *more, "--one", f"{name}.{seed}"]
+        with file.open("wb") as log:
+            failed = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=env, check=False).returncode
+        last = (file.read_text(errors="replace").splitlines() or [""])[-1]
+        print(f"{name} seed {seed}: failed; see {file}" if failed else last, flush=True)
+
+    with ThreadPoolExecutor(parallel) as pool:
+        list(pool.map(start, todo))
+
+
+def chosen(asked: str, known: Iterable[str]) -> list[str]:
+    """The names of "a,b", or all."""
+    known = list(known)
+    names = [name for name in asked.split(",") if name] or known
+    for name in names:
+        if name not in known:
+            raise SystemExit(f"--trials {name}: there are {', '.join(known)}")
+    return names
+
+
+def parted(one: str) -> Trial:
+    name, _, seed = one.rpartition(".")
+    return name, int(seed)
+
+
+def spread(values: list[float], digits: int = 2) -> str:
+    deviation = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{deviation}"
