@@ -1,0 +1,106 @@
+"""Does pre-training help an encoder-decoder to write? Subject lines of e-mails (AESLC), beside the same model from scratch.
+
+    python benchmarks/subjects.py OUT --text TEXT... --data AESLC [--trials t5,t5-scratch,...] [--budget 90] [--seeds 3]
+    python benchmarks/subjects.py --table OUT
+
+t5, bart and mass are pre-trained at size mini for the budget (compilation not counted), each with a tokenizer of its own
+kind; NAME-scratch has the same shape and tokenizer and one step that moves nothing. Both are taught by `sesame finetune
+--task seq2seq` with its defaults; ROUGE (F1) is of the test set. What a trial reached is kept in OUT; `--table` writes it
+into benchmarks/README.md. The seeds are of the fine-tuning.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import report
+from side_by_side import chosen, kept_at, parted, side_by_side
+
+RECIPES = ("t5", "bart", "mass")
+SCRATCH = "-scratch"
+ROUGE = ("rouge1", "rouge2", "rougeL")
+
+
+def sesame(*words: object) -> None:
+    print("sesame", *words, flush=True)
+    subprocess.run([sys.executable, "-m", "sesame", *map(str, words)], check=True)
+
+
+def one(name: str, seed: int, given: argparse.Namespace) -> None:
+    """Within a process of its own."""
+    import torch
+
+    recipe, run, taught = name.removesuffix(SCRATCH), given.out / "runs" / name, given.out / "runs" / f"{name}.taught"
+    both = ["pretrain", recipe, "--size", given.size, "--text", *given.text, "--device", given.device, "--out", run]
+    tokenizer = given.tokenizers / recipe if given.tokenizers else None
+    both += ["--tokenizer", tokenizer] if tokenizer else []
+    if name.endswith(SCRATCH):
+        sesame(*both, "--steps", 1, "--no-compile", "--set", "optimizer.rate=1e-12")
+    else:
+        sesame(*both, "--budget", f"{given.budget:g}s", "--rehearse")
+    files = ["--train", given.data / "train.jsonl.gz", "--valid", given.data / "dev.jsonl.gz"]
+    files += ["--test", given.data / "test.jsonl.gz", "--source", "text", "--target", "summary"]
+    how = ["--metric", "rougeL", "--seeds", given.seeds, "--device", given.device, "--most", 32]
+    how += [word for setting in given.set for word in ("--set", setting)]
+    sesame("finetune", run, "--task", "seq2seq", *files, *how, "--out", taught)
+    results = json.loads((taught / "results.json").read_text())
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
+    found = {
+        "trial": name, "size": given.size, "budget": given.budget, "seeds": given.seeds, "parallel": given.parallel,
+        "tokens": 0 if name.endswith(SCRATCH) else max(line.get("tokens", 0) for line in lines),
+        "scores": {metric: [100 * results["scores"]["test"][metric][x] for x in ("mean", "std")] for metric in ROUGE},
+        "machine": f"{device}; {report.machine()}",
+    }  # fmt: skip
+    kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1))
+    print(f"{name}: { ({metric: spread([100 * x for x in found['scores'][metric]]) for metric in ROUGE}) }", flush=True)
+
+
+def table(out: Path) -> str:
+    found: list[dict[str, Any]] = [json.loads(file.read_text()) for file in sorted(out.glob("*.json"))]
+    if not found:
+        raise SystemExit(f"{out}: holds no results yet")
+    rows = [
+        [line["trial"], f"{line['tokens'] / 1e6:.0f}", *("{:.2f} ± {:.2f}".format(*line["scores"][m]) for m in ROUGE)]
+        for line in found
+    ]
+    first = found[0]
+    how = (
+        f"Size {first['size']}, {first['budget']:g} s of pre-training, {first['parallel']} at a time on one device; mean ± "
+        f"deviation of {first['seeds']} seeds of the fine-tuning, test set. {first['machine']}"
+    )
+    return f"{how}\n\n{report.table(['model', 'M tokens', 'ROUGE-1', 'ROUGE-2', 'ROUGE-L'], rows)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Subject lines with and without pre-training.")
+    parser.add_argument("out", nargs="?", type=Path)
+    parser.add_argument("--text", nargs="+")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--tokenizers", type=Path, help="a folder of tokenizers, one for each recipe by its name")
+    parser.add_argument("--trials", default="")
+    parser.add_argument("--size", default="mini")
+    parser.add_argument("--budget", type=float, default=90.0, help="seconds of pre-training")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--parallel", type=int, default=3)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--set", action="append", default=[], help="for the fine-tuning")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--table", type=Path)
+    given = parser.parse_args()
+    if given.table:
+        report.put("subjects", table(given.table))
+    elif given.out is None or given.data is None or not given.text:
+        parser.error("OUT, --text and --data are needed")
+    elif given.one:
+        one(*parted(given.one), given)
+    else:
+        names = chosen(given.trials, [name + end for name in RECIPES for end in ("", SCRATCH)])
+        side_by_side(names, 1, given.out, given.parallel)
+
+
+if __name__ == "__main__":
+    main()
