@@ -56,7 +56,7 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
         "machine": f"{device}; {report.machine()}",
     }  # fmt: skip
     kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1))
-    print(f"{name}: { ({metric: spread([100 * x for x in found['scores'][metric]]) for metric in ROUGE}) }", flush=True)
+    print(f"{name}: {found['scores']}", flush=True)
 
 
 def table(out: Path) -> str:
