@@ -286,7 +286,7 @@ def right(model: Loaded, rows: list[tuple[str, str, str]], turned: bool = False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [1])
 def test_similarity_is_learnt_in_both_orders(begin: Path, tmp_path: Path, seed: int) -> None:
     rows, held = pairs(400, seed, False), pairs(200, seed + 50, False)
     model = taught(begin, tmp_path / "both", rows, True, seed)

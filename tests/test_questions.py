@@ -121,7 +121,7 @@ def asked(count: int, seed: int) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0])
 def test_a_model_answers_what_it_is_asked(seed: int, tmp_path: Path, one_thread: None) -> None:
     """Questions of the rows, and one task more whose question is in its template; tasks are drawn alike."""
     start = stranger(tmp_path / "start", "t5", seed, 64, initializer_factor=0.4)

