@@ -11,21 +11,19 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from copy import deepcopy
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from torch import nn
 
 from sesame import chance
 from sesame.backbones import Backbone
 from sesame.checkpoint.cards import card
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import load_parts
 from sesame.checkpoint.run import Run, in_shares
-from sesame.checkpoint.speech import Speech, answer_frame
+from sesame.checkpoint.speech import answer_frame
 from sesame.data.batch import Batch
 from sesame.data.loader import STAIRS, Loader
 from sesame.data.order import locate
@@ -34,12 +32,12 @@ from sesame.errors import SesameError
 from sesame.nn.attention.core import chosen_core
 from sesame.objectives import Term
 from sesame.objectives.model import Model
-from sesame.objectives.seq2seq import Seq2Seq
 from sesame.pretraining.examples import HELD_OUT, Examples
 from sesame.pretraining.mixture import Mixture, check_mixture, parts_of, text_files
 from sesame.pretraining.one_pass import PROBE, planned_steps, seconds_each
 from sesame.pretraining.preparation import gather_ingredients
 from sesame.pretraining.wishes import Wishes, chosen_recipe, identity_of
+from sesame.pretraining.written import Written
 from sesame.progress import Bar, bar, duration, say
 from sesame.recipe import Recipe, Stage, how_scaled
 from sesame.text import Tokenizer
@@ -56,7 +54,7 @@ from sesame.train.precision import Machine, choose_machine
 from sesame.train.rehearsal import rehearse
 from sesame.train.replay import Replay
 from sesame.train.shadow import Shadow
-from sesame.train.shares import collect, fold, is_sharded, not_shared, shard, wants_shards
+from sesame.train.shares import fold, is_sharded, not_shared, shard, wants_shards
 from sesame.train.state import State
 
 REHEARSED = 32  # steps whose shapes are compiled beforehand: batches without padding have one or two
@@ -94,8 +92,8 @@ class _Job:
     """One process's work on a run. `prepare` makes the parts, `train` runs the stages."""
 
     tokenizer: Tokenizer
-    family: str  # the model type to write, if it fits
     model: Model
+    written: Written
     optimizer: Optimizer
     call: Callable[[Batch], list[Term]]
     examples: Examples
@@ -109,11 +107,6 @@ class _Job:
         self.wishes, self.recipe, self.machine, self.run, self.began = wishes, recipe, machine, run, began
         self.world = run.world
         self.state = State()
-        self.twins: dict[str, Parts] | None = (
-            None  # of parts in shares: the same in one piece, without numbers, on rank 0
-        )
-        self.spoke: Speech | None = None  # how answers of the start model begin and end
-        self.untouched: dict[str, nn.Module] = {}  # heads of the start model that no objective trains: a pooler
         self.last_save = time.monotonic()
         self.next_look = 0.0
         self.shown = 0.0  # progress on the bar
@@ -125,9 +118,11 @@ class _Job:
         checkpoint = self.run.latest()
         with self.world.in_turn():
             found = gather_ingredients(self.wishes, self.recipe, self.run, files)
-            self.tokenizer, self.spoke = found.tokenizer, found.speech
-            self.family = self.recipe.family or ("" if found.started is None else found.started.family)
-            self.model, self.untouched = found.model(self.wishes, self.recipe, self.run, fresh=checkpoint is None)
+            self.tokenizer = found.tokenizer
+            family = self.recipe.family or ("" if found.started is None else found.started.family)
+            self.model, untouched = found.model(self.wishes, self.recipe, self.run, fresh=checkpoint is None)
+            given = self.model, self.tokenizer, self.recipe, self.world
+            self.written = Written(*given, family, found.speech, untouched)
             units = Units(self.tokenizer, wanted_entities(self.wishes.entities, self.recipe.stages))
             for stage, part in product(self.recipe.stages.values(), (*parts_of(found.train), *parts_of(found.valid))):
                 units.starts(part.store, stage.units)  # now, not on the clock of a stage
@@ -165,7 +160,7 @@ class _Job:
     def _place(self, checkpoint: Path | None) -> None:
         """Bring the model to its device, whole or in shares, as it was at the checkpoint."""
         if checkpoint is not None and not in_shares(checkpoint):
-            for folder, parts in self._all_parts().items():
+            for folder, parts in self.written.parts().items():
                 ours = parts.state()
                 with torch.no_grad():
                     for name, tensor in (
@@ -175,7 +170,7 @@ class _Job:
         sharded = wants_shards(self.wishes.parallel, self.model, self.machine, self.world)
         if sharded:
             if self.world.first:
-                self.twins = _without_numbers(self._all_parts())
+                self.written.before_sharding()
             shard(self.model, self.machine, self.world, self.wishes.compile)
         else:
             self.model.to(self.machine.device)
@@ -400,7 +395,7 @@ class _Job:
 
     def _save(self, state: State) -> None:
         began = time.monotonic()
-        parts = self._all_parts()
+        parts = self.written.parts()
         self.run.save(parts.pop(""), self.model, self.optimizer, state, self._card(state), parts)
         self.last_save = time.monotonic()
         self._keep(began)
@@ -410,7 +405,7 @@ class _Job:
             raise SesameError(
                 "every batch had to be left out: the training diverges from the start; lower optimizer.rate"
             )
-        parts = self._in_one_piece()
+        parts = self.written.whole()
         self.run.save_final(parts.pop(""), self._card(self.state), parts)
         shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
         sides = [f"{math.exp(figures[name]):.1f} {name}" for name in ("forward", "backward") if name in figures]  # ELMo
@@ -418,54 +413,8 @@ class _Job:
         done = f"{self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens"
         say(f"{self.run.final}: done after {done}; held out: {shown or 'no text'}")
 
-    def _parts(self) -> Parts:
-        heads = {**self.untouched, **self.model.objective.heads()}
-        return Parts(self.model.backbone, heads, self.tokenizer, family=self.family, speech=self._speech())
-
-    def _speech(self) -> Speech | None:
-        """With which tokens answers begin and end, if the model speaks."""
-        starts = [(part.start,) for part in self.model.objective.all() if isinstance(part, Seq2Seq)]
-        if not starts and not getattr(self.model.backbone.config, "causal", False):
-            return None
-        reverse = any(stage.reverse for stage in self.recipe.stages.values())
-        if self.spoke is not None and "seq2seq" in self.recipe.objectives:
-            return replace(self.spoke, start=self.spoke.start or starts[0], reverse=reverse)
-        ids = self.tokenizer.ids()
-        return Speech(starts[0] if starts else (), (ids["sep"],), ids["pad"], reverse=reverse)
-
-    def _all_parts(self) -> dict[str, Parts]:
-        """By the folder within the model's: itself in "", encoders that are trained along under their names."""
-        beside = self.model.objective.beside().items()
-        return {"": self._parts()} | {name: Parts(encoder, heads, self.tokenizer) for name, (encoder, heads) in beside}
-
-    def _in_one_piece(self) -> dict[str, Parts]:
-        """The parts with whole weights; shares are brought together on rank 0, elsewhere the parts stay as they are."""
-        parts = self._all_parts()
-        if not is_sharded(self.model):
-            return parts
-        found = {folder: collect(part.state(), self.world) for folder, part in parts.items()}
-        if self.twins is None:
-            return parts
-        for twin in self.twins.values():
-            for module in (twin.backbone, *twin.heads.values()):
-                module.to_empty(device="cpu")
-        with torch.no_grad():
-            for folder, twin in self.twins.items():
-                for name, tensor in twin.state().items():
-                    tensor.copy_(found[folder][name])
-        return self.twins
-
     def _card(self, state: State) -> str:
         return card(self.recipe.name, self.recipe.paper, self.run.identity, state)
-
-
-def _without_numbers(parts: dict[str, Parts]) -> dict[str, Parts]:
-    """Copied together: what is one tensor stays one."""
-    copies = deepcopy({folder: (part.backbone, part.heads) for folder, part in parts.items()})
-    for backbone, heads in copies.values():
-        for module in (backbone, *heads.values()):
-            module.to("meta")
-    return {folder: replace(parts[folder], backbone=copy[0], heads=copy[1]) for folder, copy in copies.items()}
 
 
 def _note(figures: dict[str, Any], state: State) -> str:
