@@ -6,6 +6,7 @@ from sesame.backbones.base import Backbone, Encoded, State
 from sesame.backbones.bilm import BiLM, BiLMConfig
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from sesame.backbones.lstm import LSTM, LSTMConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from sesame.backbones.transformer_xl import TransformerXL, TransformerXLConfig
 from sesame.backbones.xlnet import XLNet, XLNetConfig
@@ -16,6 +17,7 @@ BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may 
     "recurrent-seq2seq": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),
     "xlnet": (XLNet, XLNetConfig),
     "bilm": (BiLM, BiLMConfig),
+    "lstm": (LSTM, LSTMConfig),
     "transformer-xl": (TransformerXL, TransformerXLConfig),
 }
 
@@ -28,6 +30,7 @@ def build_backbone(config: Any) -> Backbone:
 
 __all__ = [
     "BACKBONES",
+    "LSTM",
     "Backbone",
     "BiLM",
     "BiLMConfig",
@@ -36,6 +39,7 @@ __all__ = [
     "EncoderConfig",
     "EncoderDecoder",
     "EncoderDecoderConfig",
+    "LSTMConfig",
     "RecurrentSeq2Seq",
     "RecurrentSeq2SeqConfig",
     "State",

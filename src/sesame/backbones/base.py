@@ -93,6 +93,7 @@ class Encoded:
     kept: Tensor | None = None  # instead of layers: what a task's head reads, computed earlier by a frozen backbone
     state: State | None = None  # what to hand in with the tokens that follow, from a backbone that remembers
     looked: Looked | None = None
+    undropped: Tensor | None = None  # (B, L, D) the last layer before its dropout, where a backbone tells it
 
     @property
     def last(self) -> Tensor:
@@ -115,6 +116,7 @@ class Backbone(nn.Module):
     config: Any  # its settings, a dataclass of its own kind
     blocks: nn.ModuleList  # the layers, bottom to top; shared ones several times
     answers = False  # True: an encoder reads a source (`batch.ids`), a decoder answers it (`batch.outputs`)
+    reads_on = False  # True: `forward` takes a `state`, so that a row may be read in parts from left to right
     compiles = True  # False: steps in Python, which a compiler would unroll for minutes
     cls_last = False  # True: [CLS], whose state stands for the whole text, is a row's last token and not its first
 

@@ -19,6 +19,7 @@ from torch import nn
 from sesame.backbones.bilm import BiLMConfig
 from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
+from sesame.backbones.lstm import LSTMConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2SeqConfig
 from sesame.backbones.smaller import smaller
 from sesame.backbones.transformer_xl import TransformerXLConfig
@@ -261,6 +262,21 @@ def _bilm(c: BiLMConfig, work: Work) -> Cost:
     return Cost(products, work.length * (kept + states) + 2 * work.restored * (half + rows))
 
 
+def _lstm(c: LSTMConfig, work: Work) -> Cost:
+    """products = L sum over layers of 4 C (in + C)  +  restored D V. Kept are a layer's input, gates, cell and state, and
+    what dropout left of the input and of the state that leaves."""
+    inputs, rows = [c.width, *c.widths], padded_vocab(c.vocab)
+    products, kept = 0.0, (c.dropout > 0) * c.width
+    for number, width in enumerate(c.widths):
+        drops = (c.layer_dropout if number else c.input_dropout) > 0
+        products += 4 * width * (inputs[number] + width)
+        kept += inputs[number] * (1 + drops) + 6 * width
+    return Cost(
+        work.length * products + work.restored * c.width * rows,
+        work.length * kept + work.restored * (c.width + 2 * rows),
+    )
+
+
 def _recurrent_seq2seq(c: RecurrentSeq2SeqConfig, work: Work) -> Cost:
     """A source of L tokens and an answer of K; states of S numbers, R of an encoder's state, G gates (LSTM 4, GRU 3):
 
@@ -299,4 +315,5 @@ FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     XLNetConfig: _xlnet,
     TransformerXLConfig: _transformer_xl,
     BiLMConfig: _bilm,
+    LSTMConfig: _lstm,
 }

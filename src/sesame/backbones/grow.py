@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from sesame.backbones.base import Backbone
 from sesame.backbones.encoder import Encoder
+from sesame.backbones.lstm import LSTM
 from sesame.backbones.transformer_xl import TransformerXL
 from sesame.backbones.xlnet import XLNet
 from sesame.errors import SesameError
@@ -45,7 +46,7 @@ def grow(backbone: Grown, pieces: Sequence[Sequence[int]], *, first: int | None 
     """
     size = _new_size(backbone.vocab, pieces, first)
     grown = deepcopy(backbone)
-    assert isinstance(grown, Encoder | XLNet | TransformerXL)
+    assert isinstance(grown, Encoder | XLNet | TransformerXL | LSTM)
     tokens = grown.embeddings.tokens if isinstance(grown, Encoder) else grown.tokens
     tokens.weight = _grow_parameter(tokens.weight, backbone.vocab, pieces, first, padded_vocab(size))
     tokens.num_embeddings = padded_vocab(size)

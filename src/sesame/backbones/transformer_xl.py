@@ -27,7 +27,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Encoded, State, check_shape
+from sesame.backbones.base import Backbone, Encoded, State, check_shape
 from sesame.backbones.memory import Remembering, behind, keep, real_places, remembered
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
@@ -68,6 +68,7 @@ class TransformerXLConfig:
 
 class TransformerXL(Remembering):
     config: TransformerXLConfig
+    reads_on = True
 
     def __init__(self, config: TransformerXLConfig) -> None:
         super().__init__()
@@ -151,14 +152,19 @@ def _block(c: TransformerXLConfig) -> RelativeBlock:
     )
 
 
-def in_parts(backbone: TransformerXL, ids: Tensor, part: int, memory: int | None = None) -> Iterator[Tensor]:
-    """The last states of rows that are read in parts of so many tokens, each with the memory of those before.
+def in_parts(backbone: Backbone, ids: Tensor, part: int, memory: int | None = None) -> Iterator[Tensor]:
+    """The last states of `read_parts`. Shape: (B, L) -> (B, part, D) each."""
+    return (encoded.last for encoded in read_parts(backbone, ids, part, memory))
 
-    Padding behind the end of a row is read too, and nothing real ever looks at it. Shape: (B, L) -> (B, part, D) each.
+
+def read_parts(backbone: Backbone, ids: Tensor, part: int, memory: int | None = None) -> Iterator[Encoded]:
+    """Rows that a backbone which `reads_on` reads in parts of so many tokens, each with what is remembered of those before.
+
+    Padding behind the end of a row is read too, and nothing real ever looks at it. `memory` is for a Transformer-XL alone.
     """
-    state = None
+    state, more = None, {} if memory is None else {"memory": memory}
     for here in torch.split(ids, part, dim=1):
         lengths = torch.full((here.shape[0],), here.shape[1], device=ids.device)
-        encoded = backbone(Batch(here, lengths, full=True), state=state, memory=memory)
+        encoded = backbone(Batch(here, lengths, full=True), state=state, **more)
         state = encoded.state
-        yield encoded.last
+        yield encoded

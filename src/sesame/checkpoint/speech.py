@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones import Backbone, EncoderDecoder, TransformerXL
+from sesame.backbones import Backbone, EncoderDecoder
 from sesame.backbones.fast_decoder import FastDecoder
 from sesame.data.answer_pack import Frame
 from sesame.errors import SesameError
@@ -228,7 +228,7 @@ def answers(
     never = tuple(word[0] for word in speech.banned if len(word) == 1)
     asked = Settings(**{"never": never, "force_end": speech.last is not None, **settings})
     device = parts.backbone.token_table().device
-    longest = None if isinstance(parts.backbone, TransformerXL) else parts.backbone.longest  # its memory has no end
+    longest = None if parts.backbone.reads_on else parts.backbone.longest  # its memory has no end
     voice = voice or voice_of(parts)
     chosen = speaks or quickest(parts)
     return speak(chosen, parts.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown)

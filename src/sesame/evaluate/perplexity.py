@@ -8,7 +8,7 @@ Texts that are joined have a separator between them, which the model must tell t
 (as <eos> does in WikiText's word counts). No text's end is asked for.
 
 What the model knows:
-- with a memory (Transformer-XL) a text is read in parts of `length` tokens, and each part knows those before it;
+- with a memory (Transformer-XL, LSTM) a text is read in parts of `length` tokens, and each part knows those before it;
 - without, in windows of `length` tokens that begin every `stride` tokens; only what a window adds is counted, so that
   every piece is counted once. A small stride gives pieces more to go by, and costs length / stride times as much.
 
@@ -89,9 +89,11 @@ def perplexity(
     backbone, tokenizer, reading = parts.backbone, parts.tokenizer, reading or Reading()
     if tokenizer is None:
         raise SesameError("perplexity needs a tokenizer; put tokenizer.json beside the weights")
-    remembers = isinstance(backbone, TransformerXL) and reading.memory is not False
+    remembers = backbone.reads_on and reading.memory is not False
     if not remembers and (reading.memory or reading.remember is not None or reading.rows > 1):
         raise SesameError("perplexity: memory, remember and rows need a model with a memory; set a stride instead")
+    if reading.remember is not None and not isinstance(backbone, TransformerXL):
+        raise SesameError("perplexity: remember is for a Transformer-XL; a recurrent state has no length, leave it out")
     if remembers and reading.stride:
         raise SesameError("perplexity: a stride is for windows; leave it out, or turn the memory off")
     head, ids = _head(parts), [encoding.ids for encoding in tokenizer.encode_batch(list(texts), literal=True)]
@@ -134,7 +136,6 @@ def _by_memory(
     backbone: Backbone, rows: list[list[int]], start: int, pad: int, length: int, reading: Reading
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """States and labels, part after part, of rows of similar length."""
-    assert isinstance(backbone, TransformerXL)
     rows = sorted(rows, key=len)
     for begin in range(0, len(rows), reading.rows):
         group = rows[begin : begin + reading.rows]
@@ -197,7 +198,7 @@ def _head(parts: Parts) -> nn.Module:
 
 
 def _length(backbone: Backbone, remembers: bool) -> int:
-    return (backbone.config.memory if remembers else 0) or backbone.longest or LENGTH
+    return (getattr(backbone.config, "memory", 0) if remembers else 0) or backbone.longest or LENGTH
 
 
 def _start(tokenizer: Tokenizer) -> int:

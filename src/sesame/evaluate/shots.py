@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from sesame import chance
-from sesame.backbones import TransformerXL
 from sesame.checkpoint.folder import load_parts
 from sesame.checkpoint.speech import speaker, voice_of
 from sesame.data.examples import Example
@@ -130,7 +129,7 @@ def _prompter(model: str, template: Template, by: By, device: str) -> Prompter:
     parts.to(machine.device)
     for module in (parts.backbone, *parts.heads.values()):
         module.eval()
-    longest = None if isinstance(parts.backbone, TransformerXL) else parts.backbone.longest
+    longest = None if parts.backbone.reads_on else parts.backbone.longest
     return Prompter(speaking, parts.tokenizer, voice, longest, machine.device, template, by)
 
 

@@ -1,9 +1,9 @@
-"""Unlabelled text before labels: a model first goes on with masked tokens on the user's own text, then learns the task.
+"""Unlabelled text before labels: a model first goes on with its pre-training on the user's own text, then learns the task.
 
 Paper: Gururangan et al. 2020, "Don't Stop Pretraining" (https://arxiv.org/abs/2004.10964): text of the domain helps
 (domain-adaptive), and so do the bare texts of the task (task-adaptive, here `--text train`).
 
-    RUN/adapted/       a pre-training run with the recipe `adapt`, from the start model
+    RUN/adapted/       a pre-training run with the recipe `adapt`, from the start model; an LSTM's is `adapt-lstm` (ULMFiT)
     RUN/adapted/final  what fine-tuning then starts from
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sesame.backbones import XLNet
+from sesame.backbones import LSTM, XLNet
 from sesame.checkpoint.folder import load_parts
 from sesame.data.examples import Example
 from sesame.data.readers import read_documents
@@ -23,6 +23,7 @@ from sesame.files import whole_file
 from sesame.pretraining.run import pretrain
 from sesame.pretraining.wishes import Wishes
 from sesame.progress import say
+from sesame.text.template import around
 
 TRAIN = "train"  # stands for the texts of the training rows
 LENGTH = 128
@@ -45,11 +46,8 @@ def adapt(
     say(f"adapting {model} to unlabelled text first, in {folder}")
     try:
         files = corpora(text, rows, extracts, column)
-        backbone = load_parts(model, tokenizer=False).backbone
-        settings = [f"stages.short.length={min(LENGTH, backbone.config.max_length)}"]
-        if isinstance(backbone, XLNet):  # as it was pre-trained: without masks
-            settings += ["objectives.mlm=false", "objectives.plm.weight=1.0"]
-        pretrain(Wishes("adapt", files, folder, start=model, settings=settings, one_pass=once, **wishes))
+        recipe, settings = _recipe(model)
+        pretrain(Wishes(recipe, files, folder, start=model, settings=settings, one_pass=once, **wishes))
     except SesameError:
         if not (folder / "recipe.toml").is_file():  # a mistake at the start: leave nothing behind
             shutil.rmtree(folder, ignore_errors=True)
@@ -58,6 +56,22 @@ def adapt(
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     shutil.rmtree(extracts, ignore_errors=True)
     return final
+
+
+def _recipe(model: str) -> tuple[str, list[str]]:
+    """With what a model goes on, and the settings that depend on it."""
+    parts = load_parts(model)
+    longest = parts.backbone.config.max_length
+    if isinstance(parts.backbone, LSTM):
+        bare = parts.tokenizer is not None and not around(parts.tokenizer)[0]
+        return "adapt-lstm", [
+            f"tokenizer.template={'end' if bare else 'bert'}",
+            f"stages.main.length={min(70, longest)}",
+        ]
+    settings = [f"stages.short.length={min(LENGTH, longest)}"]
+    if isinstance(parts.backbone, XLNet):  # as it was pre-trained: without masks
+        settings += ["objectives.mlm=false", "objectives.plm.weight=1.0"]
+    return "adapt", settings
 
 
 def corpora(text: Sequence[str], rows: Sequence[Example], folder: Path, column: str | None = None) -> list[str]:

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from sesame import chance
-from sesame.backbones import Encoder
 from sesame.backbones.grow import grow
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.errors import SesameError
@@ -62,7 +61,6 @@ def framed(parts: Parts) -> Parts:
     backbone = grow(parts.backbone, pieces, first=first)
     keys = chance.keys(chance.stream("framing.tokens"), np.arange(len(GPT_TOKENS)))
     luck = torch.from_numpy(chance.uniform(keys, "framing.rows", backbone.width)).clamp(1e-6, 1 - 1e-6)
-    assert isinstance(backbone, Encoder)
-    rows = backbone.embeddings.tokens.weight.data[first : first + len(GPT_TOKENS)]
+    rows = backbone.token_table().data[first : first + len(GPT_TOKENS)]
     rows += (torch.special.ndtri(luck) * backbone.config.init).to(rows.dtype)
     return Parts(backbone, {}, tokenizer, family=parts.family)

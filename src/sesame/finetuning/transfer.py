@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -15,6 +15,7 @@ from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.finetuning.framing import Frame
 from sesame.tasks import TaskConfig
+from sesame.tasks.base import Pooling
 from sesame.train.adapt import Adapt
 from sesame.train.optim import OptimConfig
 from sesame.train.schedule import Schedule
@@ -25,7 +26,7 @@ class TaskSettings:
     """What the user may decide of a task; the rest follows from the data. See `tasks/base.py`."""
 
     layers: str = "last"
-    pooling: Literal["pooler", "cls", "mean", "max"] = "pooler"
+    pooling: Pooling = "pooler"
     length: int = 0
     overlap: float = 0.25
     dropout: float = -1.0  # below 0: the model's own
@@ -131,7 +132,7 @@ def fitted(config: TaskConfig, encoder: Any) -> TaskConfig:
     if not getattr(encoder, "embedding_norm", False) or config.layers != "last" or config.kind == "choice":
         return config
     pooling = "cls" if config.pooling == "pooler" else config.pooling
-    return replace(config, transform=config.pooling != "max", pooling=pooling)
+    return replace(config, transform=config.pooling in ("pooler", "cls", "mean"), pooling=pooling)
 
 
 def _positive_last(labels: list[str]) -> tuple[str, ...]:

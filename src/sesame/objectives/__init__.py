@@ -6,7 +6,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sesame.backbones import Backbone, BiLM, Encoder, EncoderDecoder, RecurrentSeq2Seq, TransformerXL, XLNet
+from sesame.backbones import LSTM, Backbone, BiLM, Encoder, EncoderDecoder, RecurrentSeq2Seq, TransformerXL, XLNet
 from sesame.errors import SesameError
 from sesame.objectives.base import Objective, Term, Together, Vocab
 from sesame.objectives.bilm import BiLMObjective, BiLMObjectiveConfig
@@ -46,6 +46,8 @@ def _mlm(config: MaskedLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
 
 
 def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    if isinstance(backbone, LSTM):
+        return _recurrent_clm(config, backbone)
     if isinstance(backbone, TransformerXL):
         c = backbone.config
         if config.head == "lm":
@@ -53,7 +55,8 @@ def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
         return CausalLM(config, MaskedLMHead(c.width, c.width, c.vocab, c.activation, c.eps, plain=config.plain))
     if config.part:
         raise SesameError(
-            'objectives.clm.part needs a backbone that remembers; set backbone.kind = "transformer-xl", or leave part out'
+            "objectives.clm.part needs a backbone that remembers; set backbone.kind to transformer-xl or lstm, or leave "
+            "part out"
         )
     if not (isinstance(backbone, Encoder) and backbone.config.causal):
         raise SesameError(
@@ -64,6 +67,15 @@ def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if backbone.config.embedding_width not in (0, backbone.width):
         raise SesameError('objectives.clm.head = "lm" needs a table as wide as the states; leave embedding_width out')
     return CausalLM(config, DecoderHead(backbone.width, backbone.vocab))
+
+
+def _recurrent_clm(config: CausalLMConfig, backbone: LSTM) -> Objective:
+    if config.head != "lm":
+        raise SesameError('objectives.clm: an LSTM tells tokens by its table alone; set objectives.clm.head = "lm"')
+    if config.part and backbone.config.backward:
+        raise SesameError("objectives.clm.part: a row that is read from its end has no parts; leave part out")
+    head = DecoderHead(backbone.width, backbone.vocab, bias="trained")
+    return CausalLM(config, head, backbone.config.backward)
 
 
 def _bilm(config: BiLMObjectiveConfig, backbone: Backbone, vocab: Vocab) -> Objective:

@@ -24,6 +24,7 @@ from sesame.tasks.layers import LayerChoice
 from sesame.tasks.windows import Inputs, Window
 
 Squeeze = Literal["tanh", "gelu", "relu"]
+Pooling = Literal["pooler", "cls", "mean", "max", "concat", "rising"]
 Reply = dict[str, Any]
 """An answer as JSON takes it."""
 
@@ -38,7 +39,7 @@ class TaskConfig:
     pair: bool = False  # it was trained on pairs of texts
     both: bool = False  # pairs are read in both orders, and what is read is added (GPT, for similarity)
     layers: str = "last"  # which hidden states the head reads: see `LAYERS`
-    pooling: Literal["pooler", "cls", "mean", "max"] = "pooler"  # how a text's states become one vector
+    pooling: Pooling = "pooler"  # how a text's states become one vector
     transform: bool = False  # states pass norm(gelu(W h)) before the last layer, as ModernBERT's classes have it
     squeeze: Squeeze = "tanh"  # what the pooler ends in: BERT's tanh, ELECTRA's gelu, DistilBERT's relu
     length: int = 0  # tokens in a window; 0: as many as the model takes

@@ -2,11 +2,15 @@
 
     v = mean over windows of pool(h);   logits = W dropout(v) + b
     pool: "pooler" f(W_p h_[CLS] + b_p), "cls", "mean" or "max" over the tokens
+    "concat" (ULMFiT: Howard & Ruder 2018) [last ; max ; mean], then relu(W_c dropout(norm(v)) + b_c) before the last layer
+    "rising" (Dai & Le 2015) the mean with weights that rise linearly to 1 towards the last token that is read
     f: tanh (BERT), gelu (ELECTRA) or relu (DistilBERT)
     with `both` (Radford et al. 2018, section 3.3: similarity has no order) v = v(a, b) + v(b, a)
 
 Unusual: a long document trains and predicts through all of its windows; in training at most `WINDOWS` of them, drawn anew
-each time. With one window this is what transformers' `*ForSequenceClassification` computes.
+each time. With one window this is what transformers' `*ForSequenceClassification` computes. ULMFiT's batch norms are layer
+norms, because a text's loss must not depend on those beside it. Dai & Le weight the losses at all states by how much is read,
+here it is the states themselves, so that a text has one answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +25,25 @@ from sesame.data.batch import Batch, Targets
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
+from sesame.nn.dropout import Dropout
 from sesame.nn.init import bert_init
 from sesame.tasks.base import Item, Task, TaskConfig
 from sesame.tasks.windows import Inputs, Window
 
 WINDOWS = 8
+INNER = 50  # numbers between the two layers of ULMFiT's head
 SQUEEZES: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": F.gelu, "relu": torch.relu}
+
+
+class Block(nn.Module):
+    """relu(W dropout(norm(v)) + b), the inner layer of ULMFiT's head. Shape: (N, D) -> (N, INNER)."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.norm, self.dropout, self.dense = nn.LayerNorm(width), Dropout(dropout), nn.Linear(width, INNER)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dense(self.dropout(self.norm(x))).relu()  # type: ignore[no-any-return]
 
 
 class PooledTask(Task):
@@ -34,6 +51,9 @@ class PooledTask(Task):
         super().__init__(name, config, backbone, outputs, dropout)
         # Where a text's state is read: [CLS], or the last token of a backbone that reads from left to right.
         self.at_end = backbone.cls_last or bool(getattr(getattr(backbone, "config", None), "causal", False))
+        self.block = None
+        if config.pooling == "concat":
+            self.block, self.out = Block(3 * self.choice.width, dropout), nn.Linear(INNER, outputs)
         self.pooler = None
         if config.pooling == "pooler":
             self.pooler = nn.Linear(self.choice.width, self.choice.width)
@@ -42,7 +62,16 @@ class PooledTask(Task):
     def heads(self) -> dict[str, nn.Module]:
         """A pooler with BERT's tanh is the model's own, which pre-training may have left behind; others are the task's."""
         name = "pooler" if self.config.squeeze == "tanh" else f"{self.name}.pooler"
-        return super().heads() | ({} if self.pooler is None else {name: self.pooler})
+        block = {} if self.block is None else {f"{self.name}.block": self.block}
+        return super().heads() | ({} if self.pooler is None else {name: self.pooler}) | block
+
+    def standard(self, features: Tensor) -> Tensor:
+        return features if self.block is not None else super().standard(features)  # it has a norm of its own
+
+    def settle(self) -> None:
+        if self.block is not None:
+            self.center = None
+        super().settle()
 
     # ---- examples to batches -------------------------------------------------------------------------------------
 
@@ -100,9 +129,20 @@ class PooledTask(Task):
         stack = self.choice.stack(encoded.layers)
         places = torch.arange(stack.shape[2], device=stack.device)
         real = (places[None] < encoded.batch.lengths[:, None])[None, :, :, None]
+        lengths = encoded.batch.lengths[:, None]
+        if self.config.pooling == "rising":
+            read = places + 1 if self.at_end else lengths - places
+            shares = (read / (lengths * (lengths + 1) / 2)).to(stack.dtype)
+            return (stack * real * shares[None, ..., None]).sum(2)
+        most = stack.masked_fill(~real, -torch.inf).amax(2) if self.config.pooling != "mean" else None
         if self.config.pooling == "max":
-            return stack.masked_fill(~real, -torch.inf).amax(2)
-        return (stack * real).sum(2) / encoded.batch.lengths[None, :, None]
+            assert most is not None
+            return most
+        mean = (stack * real).sum(2) / lengths
+        if most is None:
+            return mean
+        at = self._place(encoded.batch)
+        return torch.cat([torch.stack([take(layer, at)[:, 0] for layer in stack]), most, mean], -1)
 
     def vectors(self, features: Tensor, batch: Batch, slots: int) -> Tensor:
         """One vector for each slot, averaged over its windows. Shape: (J, B, D) -> (S, D)."""
@@ -112,7 +152,8 @@ class PooledTask(Task):
         assert rows is not None
         count = torch.zeros(slots, device=x.device, dtype=x.dtype).index_add(0, rows, torch.ones_like(x[:, 0]))
         total = torch.zeros(slots, x.shape[1], device=x.device, dtype=x.dtype).index_add(0, rows, x)
-        return self.dropout(total / count.clamp(min=1)[:, None])  # type: ignore[no-any-return]
+        mean = total / count.clamp(min=1)[:, None]
+        return self.dropout(mean if self.block is None else self.block(mean))  # type: ignore[no-any-return]
 
     def logits(self, features: Tensor, batch: Batch) -> Tensor:
         """Shape: (items, outputs)."""

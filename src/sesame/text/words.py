@@ -35,6 +35,7 @@ def train_words(
     scratch = Backend(models.WordLevel(unk_token=specials["unk"]))
     scratch.normalizer, scratch.pre_tokenizer = normalizer, _split(spaced)
     room = size - len(specials) - len(letters)
+    min_count = 1 if spaced else min_count  # text that was tokenized before has <unk> for words it does not want
     scratch.train_from_iterator(
         sample, trainers.WordLevelTrainer(vocab_size=room, min_frequency=min_count, show_progress=False)
     )

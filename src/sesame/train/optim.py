@@ -2,6 +2,8 @@
 
 Biases and norms never decay (BERT).
 - "adamw" (Loshchilov & Hutter 2019).
+- "sgd" is the plain gradient; with `ema` and a rate that does not fall it is averaged SGD (AWD-LSTM, whose NT-ASGD begins to
+  average when held-out text stops to gain; a running mean that forgets the start needs no such moment).
 - "muon" (Jordan et al. 2024) makes the update of every hidden matrix orthogonal, see `muon.py`; tables, heads and vectors
   stay with AdamW. Its updates are scaled to the size of AdamW's, so that the same rate serves both.
 - "lamb" (You et al. 2019) makes each step as long as the weights it moves, for very large batches, see `lamb.py`.
@@ -32,7 +34,7 @@ MEAN, MEAN_STEPS = "mean", "mean_steps"  # in the memory
 
 @dataclass(frozen=True)
 class OptimConfig:
-    kind: Literal["adamw", "muon", "lamb", "adafactor"] = "adamw"
+    kind: Literal["adamw", "sgd", "muon", "lamb", "adafactor"] = "adamw"
     rate: float = 1e-4
     decay: float = 0.01
     beta1: float = 0.9
@@ -42,7 +44,7 @@ class OptimConfig:
     ema: float = 0.0  # decay of a running mean of the weights, such as 0.999; 0: none
 
     def __post_init__(self) -> None:
-        if not (0 < self.rate < 10 and self.decay >= 0 and self.eps > 0 and self.clip >= 0):
+        if not (0 < self.rate < 100 and self.decay >= 0 and self.eps > 0 and self.clip >= 0):
             raise SesameError(f"optimizer: rate, eps must be above 0, decay and clip not below it; found {self}")
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise SesameError(f"optimizer: beta1 and beta2 lie from 0 to below 1; found {self.beta1} and {self.beta2}")
@@ -74,7 +76,8 @@ class Optimizer:
     @torch.no_grad()
     def _average(self) -> None:
         """On the device alone, so that a recorded step does it too."""
-        for p, kept in self.held().items():
+        every = [(p, part) for part in self.parts for group in part.param_groups for p in group["params"]]
+        for p, kept in ((p, part.state[p]) for p, part in every if p.grad is not None):
             if MEAN not in kept:
                 kept[MEAN], kept[MEAN_STEPS] = p.detach().clone(), torch.zeros((), device=p.device)
             steps = kept[MEAN_STEPS]
@@ -140,6 +143,8 @@ def _parts(model: nn.Module, config: OptimConfig, scales: Scales | None) -> list
         raise SesameError(
             f"optimizer.kind = {config.kind} needs whole tensors, not shares; it goes with --parallel ddp, or take adamw"
         )
+    if config.kind == "sgd":
+        return [torch.optim.SGD((p for _, p in named), config.rate, weight_decay=config.decay)]
     matrices = {"params": [p for _, p in named if p.ndim >= 2], "weight_decay": config.decay}
     vectors = {"params": [p for _, p in named if p.ndim < 2], "weight_decay": 0.0}
     if config.kind == "lamb":

@@ -59,6 +59,8 @@ def choose_head(parts: Parts, task: str | None, place: str, layers: str = "last"
         config = tasks[name].config
         if config.both:
             raise SesameError(f"{place}: task {name} reads pairs in both orders, a graph in one; use --engine torch")
+        if config.pooling in ("concat", "rising"):
+            raise SesameError(f"{place}: task {name} pools by {config.pooling}, a graph does not; use --engine torch")
         return Head(config.kind, name, config.layers, config.pooling)
     if name == FILL:
         if "mlm" not in parts.heads:
