@@ -10,10 +10,11 @@ import pytest
 import torch
 
 import sesame
-from sesame.backbones import LSTM, Encoded, LSTMConfig
+from sesame.backbones import LSTM, Encoded, LSTMConfig, RecurrentSeq2Seq
 from sesame.checkpoint.folder import load_parts
 from sesame.data.batch import Batch, Targets
 from sesame.errors import SesameError
+from sesame.finetuning.framing import open_start
 from sesame.finetuning.run import Wishes as Teaching
 from sesame.finetuning.run import finetune
 from sesame.finetuning.transfer import resolve_transfer
@@ -144,6 +145,36 @@ def test_tags_and_frozen_features(start: Path, files: Path, tmp_path: Path) -> N
     assert parts.unused == []
     for name, tensor in load_parts(start).backbone.state_dict().items():
         assert torch.equal(tensor, parts.backbone.state_dict()[name])
+
+
+@pytest.mark.parametrize("reverse", ["false", "true"])
+def test_the_encoder_of_an_autoencoder_learns_a_task(reverse: str, files: Path, tmp_path: Path) -> None:
+    settings = ("backbone.width=16", "tokenizer.size=300", "stages.main.length=32", f"stages.main.reverse={reverse}")
+    lines = (files / "text.txt").read_text().split("\n\n")[:100]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
+    pairs = [f"aa-bb={tmp_path / 'lines.txt'}"] * 2
+    again = pretrain(
+        Wishes(
+            "dai-le-autoencoder",
+            [],
+            tmp_path / "run",
+            pairs=pairs,
+            settings=settings,
+            steps=4,
+            device="cpu",
+            size="tiny",
+        )
+    )
+    parts, reader = load_parts(again), open_start(str(again))
+    assert isinstance(parts.backbone, RecurrentSeq2Seq)
+    assert reader.tokenizer is not None
+    ids = torch.tensor([reader.tokenizer.encode("we have seen some iron").ids])
+    batch = Batch(ids.flip(1) if reverse == "true" else ids, torch.tensor([ids.shape[1]]), full=True)
+    walked = parts.backbone.encoder.eval()(parts.backbone.tokens(batch.ids))
+    states = reader.backbone.eval()(Batch(ids, batch.lengths, full=True)).last
+    torch.testing.assert_close(states[0], walked.top[0].flip(0) if reverse == "true" else walked.top[0])
+    taught(again, files, tmp_path / "taught", "dai-le", "epochs=1")
+    assert isinstance(load_parts(tmp_path / "taught" / "final").backbone, LSTM)
 
 
 @pytest.mark.parametrize("backward", [False, True])

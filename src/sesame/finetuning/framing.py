@@ -18,7 +18,9 @@ import numpy as np
 import torch
 
 from sesame import chance
+from sesame.backbones import RecurrentSeq2Seq
 from sesame.backbones.grow import grow
+from sesame.backbones.reader import reader_of
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.errors import SesameError
 from sesame.text import Tokenizer
@@ -30,9 +32,13 @@ Frame = Literal["auto", "own", "gpt"]
 def open_start(model: str, frame: Frame = "auto") -> Parts:
     """The model that a fine-tuning starts from, with the tokens that its texts will stand between.
 
-    `auto`: the tokenizer's own; GPT's for a model that reads from left to right if there is no token between two texts.
+    Of a recurrent encoder-decoder it is the encoder. `auto`: the tokenizer's own tokens; GPT's for a model that reads from
+    left to right if there is no token between two texts.
     """
     parts = load_parts(model)
+    if isinstance(parts.backbone, RecurrentSeq2Seq):
+        turned = parts.speech is not None and parts.speech.reverse
+        parts = Parts(reader_of(parts.backbone, turned), {}, parts.tokenizer)
     tokenizer, causal = parts.tokenizer, bool(getattr(parts.backbone.config, "causal", False))
     if frame == "gpt" and not causal:
         raise SesameError(

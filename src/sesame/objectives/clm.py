@@ -85,16 +85,16 @@ class CausalLM(Objective):
     def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
         return self._terms(encoded.last, _raw([encoded]), encoded.batch, backbone)
 
-    def _terms(self, hidden: Tensor, raw: Tensor, batch: Batch, backbone: Backbone) -> list[Term]:
+    def _terms(self, hidden: Tensor, raw: Tensor | None, batch: Batch, backbone: Backbone) -> list[Term]:
         labels = batch.targets["clm"].labels
         found = [token_term("clm", self.head, backbone.token_table(), hidden.flatten(0, 1), labels.flatten())]
         if not self.training:
             return found
-        asked = labels != IGNORE
+        asked, raw = labels != IGNORE, hidden if raw is None else raw
         for name, weight in self._penalties().items():
             # A place that is asked for has a neighbor in its row, on the side that the model reads towards.
             change = hidden if name == "ar" else raw - raw.roll(1 if self.backward else -1, 1)
-            sizes = change.float().square().mean(-1)
+            sizes = change.to(torch.promote_types(change.dtype, torch.float32)).square().mean(-1)
             found.append(Term(name, torch.where(asked, sizes, 0.0).sum(), asked.sum(), weight))
         return found
 
@@ -102,9 +102,10 @@ class CausalLM(Objective):
         return {name: weight for name, weight in (("ar", self.config.ar), ("tar", self.config.tar)) if weight}
 
 
-def _raw(parts: list[Encoded]) -> Tensor:
+def _raw(parts: list[Encoded]) -> Tensor | None:
     """States before their dropout, where a backbone tells them."""
-    return _joined([part.last if part.undropped is None else part.undropped for part in parts])
+    found = [part.undropped for part in parts if part.undropped is not None]
+    return _joined(found) if found else None
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -1,0 +1,44 @@
+"""The encoder of a recurrent encoder-decoder by itself: what it has learnt of texts, for tasks that read them.
+
+Paper: Dai & Le 2015 (https://arxiv.org/abs/1511.01432): a sequence autoencoder is an encoder-decoder whose answer is its
+source; the encoder then starts a classifier.
+"""
+
+import torch
+
+from sesame.backbones.lstm import LSTM, LSTMConfig
+from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq
+from sesame.errors import SesameError
+
+LONGEST = 512  # tokens that are read at once; nothing in either model ends there
+
+
+@torch.no_grad()
+def reader_of(backbone: RecurrentSeq2Seq, backward: bool) -> LSTM:
+    """An LSTM with the weights of its token table and its encoder; `backward`: sources were read from their end."""
+    c = backbone.config
+    if c.cell != "lstm" or c.bidirectional or c.residual or c.state != c.width:
+        raise SesameError(
+            "of encoder-decoders, tasks read the encoder of LSTMs in one direction, as wide as the table, without "
+            "residuals; take another model, such as one of recipe dai-le-autoencoder"
+        )
+    found = LSTM(
+        LSTMConfig(
+            c.vocab,
+            c.width,
+            c.depth,
+            c.width,
+            backward,
+            c.dropout,
+            c.dropout,
+            c.dropout,
+            0.0,
+            0.0,
+            LONGEST,
+            c.init or 0.1,
+        )
+    )
+    found.tokens.load_state_dict(backbone.tokens.state_dict())
+    for block, layer in zip(found.blocks, backbone.encoder.layers, strict=True):
+        block.layers[0].load_state_dict(layer.state_dict())  # type: ignore[union-attr, index]
+    return found
