@@ -7,6 +7,7 @@ from sesame.backbones.bilm import BiLM, BiLMConfig
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
+from sesame.backbones.tagger import Tagger, TaggerConfig
 from sesame.backbones.transformer_xl import TransformerXL, TransformerXLConfig
 from sesame.backbones.xlnet import XLNet, XLNetConfig
 
@@ -16,6 +17,7 @@ BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may 
     "recurrent-seq2seq": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),
     "xlnet": (XLNet, XLNetConfig),
     "bilm": (BiLM, BiLMConfig),
+    "tagger": (Tagger, TaggerConfig),
     "transformer-xl": (TransformerXL, TransformerXLConfig),
 }
 
@@ -39,6 +41,8 @@ __all__ = [
     "RecurrentSeq2Seq",
     "RecurrentSeq2SeqConfig",
     "State",
+    "Tagger",
+    "TaggerConfig",
     "TransformerXL",
     "TransformerXLConfig",
     "XLNet",

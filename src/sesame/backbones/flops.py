@@ -21,6 +21,7 @@ from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2SeqConfig
 from sesame.backbones.smaller import smaller
+from sesame.backbones.tagger import TaggerConfig
 from sesame.backbones.transformer_xl import TransformerXLConfig
 from sesame.backbones.xlnet import XLNetConfig
 from sesame.nn.embeddings import padded_vocab
@@ -292,6 +293,14 @@ def _recurrent_seq2seq(c: RecurrentSeq2SeqConfig, work: Work) -> Cost:
     return Cost(products + answer * c.width * rows, kept + answer * (c.width + 2 * rows))
 
 
+def _tagger(c: TaggerConfig, work: Work) -> Cost:
+    """Every place is a word. A frozen language model goes forward only, which costs a third, and keeps nothing."""
+    products, kept = work.length * c.products, work.length * c.kept
+    if c.lm is not None:
+        products += _bilm(c.lm, Work(work.length)).products / PASSES
+    return Cost(products, kept)
+
+
 FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     EncoderConfig: _encoder,
     EncoderDecoderConfig: _encoder_decoder,
@@ -299,4 +308,5 @@ FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     XLNetConfig: _xlnet,
     TransformerXLConfig: _transformer_xl,
     BiLMConfig: _bilm,
+    TaggerConfig: _tagger,
 }
