@@ -4,6 +4,7 @@ from typing import Any
 
 from sesame.backbones.base import Backbone, Encoded, State
 from sesame.backbones.bilm import BiLM, BiLMConfig
+from sesame.backbones.cove import CoVe, CoVeConfig
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
@@ -17,6 +18,7 @@ BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may 
     "recurrent-seq2seq": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),
     "xlnet": (XLNet, XLNetConfig),
     "bilm": (BiLM, BiLMConfig),
+    "cove": (CoVe, CoVeConfig),
     "tagger": (Tagger, TaggerConfig),
     "transformer-xl": (TransformerXL, TransformerXLConfig),
 }
@@ -33,6 +35,8 @@ __all__ = [
     "Backbone",
     "BiLM",
     "BiLMConfig",
+    "CoVe",
+    "CoVeConfig",
     "Encoded",
     "Encoder",
     "EncoderConfig",

@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from sesame.backbones.bilm import BiLMConfig
+from sesame.backbones.cove import CoVeConfig
 from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2SeqConfig
@@ -293,6 +294,10 @@ def _recurrent_seq2seq(c: RecurrentSeq2SeqConfig, work: Work) -> Cost:
     return Cost(products + answer * c.width * rows, kept + answer * (c.width + 2 * rows))
 
 
+def _cove(c: CoVeConfig, work: Work) -> Cost:
+    return Cost(work.length * c.products, work.length * c.kept)
+
+
 def _tagger(c: TaggerConfig, work: Work) -> Cost:
     """Every place is a word. A frozen language model goes forward only, which costs a third, and keeps nothing."""
     products, kept = work.length * c.products, work.length * c.kept
@@ -308,5 +313,6 @@ FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     XLNetConfig: _xlnet,
     TransformerXLConfig: _transformer_xl,
     BiLMConfig: _bilm,
+    CoVeConfig: _cove,
     TaggerConfig: _tagger,
 }

@@ -21,6 +21,7 @@ from sesame import chance
 from sesame.backbones import Encoder
 from sesame.backbones.grow import grow
 from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.reading import reading
 from sesame.errors import SesameError
 from sesame.text import Tokenizer
 from sesame.text.template import GPT_TOKENS, with_gpt_tokens
@@ -33,7 +34,7 @@ def open_start(model: str, frame: Frame = "auto") -> Parts:
 
     `auto`: the tokenizer's own; GPT's for a model that reads from left to right if there is no token between two texts.
     """
-    parts = load_parts(model)
+    parts = reading(load_parts(model))
     tokenizer, causal = parts.tokenizer, bool(getattr(parts.backbone.config, "causal", False))
     if frame == "gpt" and not causal:
         raise SesameError(
