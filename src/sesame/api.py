@@ -129,10 +129,11 @@ class Loaded:
         return ask(self.precision, examples, abstain, progress)
 
     def embed(
-        self, texts: str | Sequence[str], layers: str = "last", pooling: str = "mean", progress: bool = False
+        self, texts: str | Sequence[str], layers: str = "last", pooling: str | None = None, progress: bool = False
     ) -> npt.NDArray[np.float32]:
         """One vector for each text. A text that is too long is embedded in windows, and their mean is taken."""
         texts = [texts] if isinstance(texts, str) else list(texts)
+        pooling = self.parts.backbone.pooled if pooling is None else pooling
         if pooling == "none":
             raise SesameError('pooling "none" gives a matrix for each text; use `embed_tokens`')
 

@@ -8,6 +8,7 @@ from sesame.backbones.cove import CoVe, CoVeConfig
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
+from sesame.backbones.skip_thought import SkipThought, SkipThoughtConfig
 from sesame.backbones.tagger import Tagger, TaggerConfig
 from sesame.backbones.transformer_xl import TransformerXL, TransformerXLConfig
 from sesame.backbones.xlnet import XLNet, XLNetConfig
@@ -19,6 +20,7 @@ BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may 
     "xlnet": (XLNet, XLNetConfig),
     "bilm": (BiLM, BiLMConfig),
     "cove": (CoVe, CoVeConfig),
+    "skip-thought": (SkipThought, SkipThoughtConfig),
     "tagger": (Tagger, TaggerConfig),
     "transformer-xl": (TransformerXL, TransformerXLConfig),
 }
@@ -44,6 +46,8 @@ __all__ = [
     "EncoderDecoderConfig",
     "RecurrentSeq2Seq",
     "RecurrentSeq2SeqConfig",
+    "SkipThought",
+    "SkipThoughtConfig",
     "State",
     "Tagger",
     "TaggerConfig",

@@ -116,6 +116,7 @@ class Backbone(nn.Module):
     blocks: nn.ModuleList  # the layers, bottom to top; shared ones several times
     answers = False  # True: an encoder reads a source (`batch.ids`), a decoder answers it (`batch.outputs`)
     compiles = True  # False: steps in Python, which a compiler would unroll for minutes
+    pooled = "mean"  # how a text's states become one vector where nobody says it: see `tasks/embed.py`
     cls_last = False  # True: [CLS], whose state stands for the whole text, is a row's last token and not its first
 
     @property

@@ -21,6 +21,7 @@ from sesame.backbones.cove import CoVeConfig
 from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2SeqConfig
+from sesame.backbones.skip_thought import SkipThoughtConfig
 from sesame.backbones.smaller import smaller
 from sesame.backbones.tagger import TaggerConfig
 from sesame.backbones.transformer_xl import TransformerXLConfig
@@ -298,6 +299,17 @@ def _cove(c: CoVeConfig, work: Work) -> Cost:
     return Cost(work.length * c.products, work.length * c.kept)
 
 
+def _skip_thought(c: SkipThoughtConfig, work: Work) -> Cost:
+    """A sentence of L tokens and two neighbors, K tokens in all; states of S numbers, G gates, E the width of tokens:
+    products = L G S (in + S / sides), each layer  +  K (G S (E + 2 S) + S V)"""
+    answer, state, rows = work.answer * work.length, c.inner, padded_vocab(c.vocab)
+    reading = sum(c.gates * state * (read + c.side) for read in c.inputs)
+    telling = c.gates * state * (c.width + 2 * state) + state * rows
+    kept: float = work.length * sum(read + (c.gates + 2) * state for read in c.inputs)
+    kept += answer * (c.width + (c.gates + 4) * state + 2 * rows)
+    return Cost(work.length * reading + answer * telling, kept)
+
+
 def _tagger(c: TaggerConfig, work: Work) -> Cost:
     """Every place is a word. A frozen language model goes forward only, which costs a third, and keeps nothing."""
     products, kept = work.length * c.products, work.length * c.kept
@@ -314,5 +326,6 @@ FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     TransformerXLConfig: _transformer_xl,
     BiLMConfig: _bilm,
     CoVeConfig: _cove,
+    SkipThoughtConfig: _skip_thought,
     TaggerConfig: _tagger,
 }

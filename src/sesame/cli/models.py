@@ -1,4 +1,4 @@
-"""Commands on model folders: `convert`, `average`, `tagger`."""
+"""Commands on model folders: `convert`, `average`, `tagger`, `expand`."""
 
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
     app.command()(convert)
     app.command()(average)
     app.command()(tagger)
+    app.command()(expand)
 
 
 def convert(
@@ -111,6 +112,23 @@ def tagger(
     check_new(out)
     chosen = [*settings, f"lm_at={at}"]
     make_tagger(out, train=train, tokenizer=tokenizer, lm=lm, vectors=vectors, settings=chosen, seed=seed)
+
+
+def expand(
+    model: str = typer.Argument(..., help="A skip-thought model: a run, or its folder."),
+    vectors: str = typer.Option(..., help="Static vectors (word2vec, GloVe, fastText) that know more words."),
+    out: Path = typer.Option(..., "--out", help="The folder to write."),
+    most: int | None = typer.Option(None, min=1, help="Only the first so many words of the file."),
+) -> None:
+    """Teach a model words that it has not seen, by a linear map from static vectors to its own.
+
+    Example: sesame expand runs/skip-thought --vectors glove.txt --out skip-thought-wide
+    """
+    from sesame.cli.show import check_new
+    from sesame.expansion import expand as run
+
+    check_new(out)
+    run(model, vectors, out, most)
 
 
 def _rewrite(parts: Any, out: Path) -> None:
