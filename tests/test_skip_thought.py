@@ -13,11 +13,13 @@ import torch
 import torch.nn.functional as F
 from benchmarks.kill_resume import make_text, weights
 from torch import Tensor
+from typer.testing import CliRunner
 
 import sesame
 from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig, SkipThought, SkipThoughtConfig
 from sesame.checkpoint.folder import load_parts
+from sesame.cli import app
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.data.build import build_store
 from sesame.data.neighbor_pack import NeighborPacker
@@ -285,7 +287,9 @@ def test_new_words_are_mapped_from_static_vectors(seed: int, tmp_path: Path) -> 
     rows |= {"zyxwv": wanted[0] @ back + shift, "Quorx": wanted[1] @ back + shift}
     lines = [f"{word} {' '.join(map(str, vector.tolist()))}" for word, vector in rows.items()]
     (tmp_path / "vectors.txt").write_text("\n".join([f"{len(rows)} 12", *lines]) + "\n")
-    out = expand(str(final), str(tmp_path / "vectors.txt"), tmp_path / "wide")
+    out = tmp_path / "wide"
+    given = ["expand", str(final), "--vectors", str(tmp_path / "vectors.txt"), "--out", str(out)]
+    assert CliRunner().invoke(app, given).exit_code == 0
     wide = load_parts(out)
     assert wide.tokenizer is not None
     assert wide.heads == {}  # its decoders tell none of the new words

@@ -11,10 +11,12 @@ import pytest
 import torch
 from benchmarks.kill_resume import weights
 from torch import Tensor
+from typer.testing import CliRunner
 
 import sesame
 from sesame.backbones import BiLM, BiLMConfig, Tagger, TaggerConfig
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.cli import app
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
 from sesame.finetuning.run import Wishes, finetune
@@ -241,6 +243,19 @@ def test_a_tagger_from_files_starts_with_vectors_and_the_language_model(
     one = theirs.backbone.eval()(batch_of(theirs.tokenizer, ["in ba"])).last
     other = ours.eval()(batch_of(parts.tokenizer, ["in ba"])).last
     torch.testing.assert_close(one, other)
+
+
+def test_the_command_makes_the_same(tmp_path: Path) -> None:
+    rows, lm = write_rows(tmp_path / "train.conll", 10, 0), elmo(tmp_path / "elmo")
+    given = ["tagger", "--train", str(rows), "--lm", str(lm), "--at", "second", "--seed", "3"]
+    settings = [word for setting in TINY for word in ("--set", setting)]
+    assert CliRunner().invoke(app, [*given, *settings, "--out", str(tmp_path / "a")]).exit_code == 0
+    make_tagger(tmp_path / "b", train=str(rows), lm=str(lm), settings=(*TINY, "lm_at=second"), seed=3)
+    make_tagger(tmp_path / "c", train=str(rows), lm=str(lm), settings=(*TINY, "lm_at=second"), seed=4)
+    one, two, three = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
+    assert one == two != three
+    refused = CliRunner().invoke(app, [*given, "--out", str(tmp_path / "a")])
+    assert isinstance(refused.exception, SesameError)
 
 
 def test_wrong_wishes_get_one_sentence(tmp_path: Path) -> None:
