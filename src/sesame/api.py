@@ -16,6 +16,7 @@ from sesame.backbones import Backbone, Encoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
+from sesame.checkpoint.reading import reading
 from sesame.checkpoint.speech import answers, quickest, voice_of
 from sesame.config import unknown
 from sesame.data.examples import Example
@@ -128,10 +129,11 @@ class Loaded:
         return ask(self.precision, examples, abstain, progress)
 
     def embed(
-        self, texts: str | Sequence[str], layers: str = "last", pooling: str = "mean", progress: bool = False
+        self, texts: str | Sequence[str], layers: str = "last", pooling: str | None = None, progress: bool = False
     ) -> npt.NDArray[np.float32]:
         """One vector for each text. A text that is too long is embedded in windows, and their mean is taken."""
         texts = [texts] if isinstance(texts, str) else list(texts)
+        pooling = self.parts.backbone.pooled if pooling is None else pooling
         if pooling == "none":
             raise SesameError('pooling "none" gives a matrix for each text; use `embed_tokens`')
 
@@ -155,7 +157,7 @@ class Loaded:
         with bar("embed", len(flat), "texts") as shown:
             vectors = embed(computer, pooler, self.tokenizer, flat, layers, pooling, shown if progress else None)
         if not vectors:
-            return np.empty((0, LayerChoice(layers, self.parts.backbone).width), np.float32)
+            return np.empty((0, LayerChoice(layers, reading(self.parts).backbone).width), np.float32)
         each = torch.stack(vectors).float().numpy()
         many = sum(len(parts) > 1 for parts in windows)
         if not many:
@@ -229,7 +231,7 @@ class Loaded:
         self, precision: Precision, head: str, layers: str | None = None, pooling: str | None = None
     ) -> Backbone | FastEncoder | OnnxEngine:
         """The graph of a head if ONNX Runtime is wanted; on a CPU the packed encoder; else the backbone itself."""
-        backbone = self.parts.backbone
+        backbone = reading(self.parts).backbone if head == "embed" else self.parts.backbone
         if self.onnx:
             if precision not in self.graphs:
                 self.graphs[precision] = OnnxEngines(self.folder, precision)

@@ -46,6 +46,8 @@ def _convert(wanted: Any, value: Any, place: str) -> Any:
             raise SesameError(f"{place} is {value!r}; it must be one of {', '.join(map(str, get_args(wanted)))}")
         return value
     if origin in (Union, UnionType):
+        if value is None and NoneType in get_args(wanted):
+            return None
         return _convert(next(kind for kind in get_args(wanted) if kind is not NoneType), value, place)
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):

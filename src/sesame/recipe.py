@@ -43,7 +43,9 @@ class Stage:
     share: float
     length: int
     batch: int
-    packing: Literal["pairs", "orders", "sentences", "documents", "blocks", "dialogues", "answers"] = "pairs"
+    packing: Literal["pairs", "orders", "sentences", "documents", "blocks", "dialogues", "neighbors", "answers"] = (
+        "pairs"
+    )
     short: float = 0.1
     micro: int = 0  # sequences at a time; 0: as many as the device takes well
     tokens: int = 0  # answers: so many places a step, padding and all, of pairs of similar length, instead of `batch`
@@ -194,12 +196,17 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
     stages = {name: stage for name, stage in recipe.stages.items() if stage.share > 0}
     if not stages:
         raise SesameError(f"{place}: no stage with a share above 0")
-    needed = (("nsp", "pairs"), ("sop", "orders"), ("dialogue", "dialogues"), ("seq2seq", "answers"))
+    needed = (
+        ("nsp", "pairs"), ("sop", "orders"), ("dialogue", "dialogues"), ("seq2seq", "answers"),
+        ("skip-thought", "neighbors"),
+    )  # fmt: skip
     for name, packing in needed:
         if name in objectives and any(stage.packing != packing for stage in stages.values()):
             raise SesameError(f'{place}: the {name} objective needs packing = "{packing}" in every stage')
     if "seq2seq" not in objectives and any(stage.packing == "answers" for stage in stages.values()):
         raise SesameError(f'{place}: packing = "answers" is for objectives.seq2seq; choose another')
+    if "skip-thought" not in objectives and any(stage.packing == "neighbors" for stage in stages.values()):
+        raise SesameError(f'{place}: packing = "neighbors" is for objectives.skip-thought; choose another')
     if any(stage.units == "pieces" for stage in stages.values()) and getattr(objectives.get("mlm"), "ngram", 1) > 1:
         raise SesameError(f'{place}: n-grams are of words; a stage of units = "pieces" needs objectives.mlm.ngram=1')
     longest = max(stage.length for stage in stages.values())

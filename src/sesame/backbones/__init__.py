@@ -4,10 +4,13 @@ from typing import Any
 
 from sesame.backbones.base import Backbone, Encoded, State
 from sesame.backbones.bilm import BiLM, BiLMConfig
+from sesame.backbones.cove import CoVe, CoVeConfig
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from sesame.backbones.lstm import LSTM, LSTMConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
+from sesame.backbones.skip_thought import SkipThought, SkipThoughtConfig
+from sesame.backbones.tagger import Tagger, TaggerConfig
 from sesame.backbones.transformer_xl import TransformerXL, TransformerXLConfig
 from sesame.backbones.xlnet import XLNet, XLNetConfig
 
@@ -18,6 +21,9 @@ BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may 
     "xlnet": (XLNet, XLNetConfig),
     "bilm": (BiLM, BiLMConfig),
     "lstm": (LSTM, LSTMConfig),
+    "cove": (CoVe, CoVeConfig),
+    "skip-thought": (SkipThought, SkipThoughtConfig),
+    "tagger": (Tagger, TaggerConfig),
     "transformer-xl": (TransformerXL, TransformerXLConfig),
 }
 
@@ -34,6 +40,8 @@ __all__ = [
     "Backbone",
     "BiLM",
     "BiLMConfig",
+    "CoVe",
+    "CoVeConfig",
     "Encoded",
     "Encoder",
     "EncoderConfig",
@@ -42,7 +50,11 @@ __all__ = [
     "LSTMConfig",
     "RecurrentSeq2Seq",
     "RecurrentSeq2SeqConfig",
+    "SkipThought",
+    "SkipThoughtConfig",
     "State",
+    "Tagger",
+    "TaggerConfig",
     "TransformerXL",
     "TransformerXLConfig",
     "XLNet",

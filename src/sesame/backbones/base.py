@@ -118,6 +118,7 @@ class Backbone(nn.Module):
     answers = False  # True: an encoder reads a source (`batch.ids`), a decoder answers it (`batch.outputs`)
     reads_on = False  # True: `forward` takes a `state`, so that a row may be read in parts from left to right
     compiles = True  # False: steps in Python, which a compiler would unroll for minutes
+    pooled = "mean"  # how a text's states become one vector where nobody says it: see `tasks/embed.py`
     cls_last = False  # True: [CLS], whose state stands for the whole text, is a row's last token and not its first
 
     @property

@@ -17,11 +17,14 @@ from typing import Any
 from torch import nn
 
 from sesame.backbones.bilm import BiLMConfig
+from sesame.backbones.cove import CoVeConfig
 from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
 from sesame.backbones.lstm import LSTMConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2SeqConfig
+from sesame.backbones.skip_thought import SkipThoughtConfig
 from sesame.backbones.smaller import smaller
+from sesame.backbones.tagger import TaggerConfig
 from sesame.backbones.transformer_xl import TransformerXLConfig
 from sesame.backbones.xlnet import XLNetConfig
 from sesame.nn.embeddings import padded_vocab
@@ -308,6 +311,29 @@ def _recurrent_seq2seq(c: RecurrentSeq2SeqConfig, work: Work) -> Cost:
     return Cost(products + answer * c.width * rows, kept + answer * (c.width + 2 * rows))
 
 
+def _cove(c: CoVeConfig, work: Work) -> Cost:
+    return Cost(work.length * c.products, work.length * c.kept)
+
+
+def _skip_thought(c: SkipThoughtConfig, work: Work) -> Cost:
+    """A sentence of L tokens and two neighbors, K tokens in all; states of S numbers, G gates, E the width of tokens:
+    products = L G S (in + S / sides), each layer  +  K (G S (E + 2 S) + S V)"""
+    answer, state, rows = work.answer * work.length, c.inner, padded_vocab(c.vocab)
+    reading = sum(c.gates * state * (read + c.side) for read in c.inputs)
+    telling = c.gates * state * (c.width + 2 * state) + state * rows
+    kept: float = work.length * sum(read + (c.gates + 2) * state for read in c.inputs)
+    kept += answer * (c.width + (c.gates + 4) * state + 2 * rows)
+    return Cost(work.length * reading + answer * telling, kept)
+
+
+def _tagger(c: TaggerConfig, work: Work) -> Cost:
+    """Every place is a word. A frozen language model goes forward only, which costs a third, and keeps nothing."""
+    products, kept = work.length * c.products, work.length * c.kept
+    if c.lm is not None:
+        products += _bilm(c.lm, Work(work.length)).products / PASSES
+    return Cost(products, kept)
+
+
 FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     EncoderConfig: _encoder,
     EncoderDecoderConfig: _encoder_decoder,
@@ -316,4 +342,7 @@ FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     TransformerXLConfig: _transformer_xl,
     BiLMConfig: _bilm,
     LSTMConfig: _lstm,
+    CoVeConfig: _cove,
+    SkipThoughtConfig: _skip_thought,
+    TaggerConfig: _tagger,
 }

@@ -7,21 +7,22 @@ source; the encoder then starts a classifier.
 import torch
 
 from sesame.backbones.lstm import LSTM, LSTMConfig
-from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq
-from sesame.errors import SesameError
+from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 
 LONGEST = 512  # tokens that are read at once; nothing in either model ends there
+
+
+def is_plain(c: RecurrentSeq2SeqConfig) -> bool:
+    """Whether the encoder is an LSTM like any other, which nobody looks back at."""
+    one_way = c.cell == "lstm" and not c.bidirectional and not c.residual
+    return one_way and c.attention == "none" and c.state == c.width
 
 
 @torch.no_grad()
 def reader_of(backbone: RecurrentSeq2Seq, backward: bool) -> LSTM:
     """An LSTM with the weights of its token table and its encoder; `backward`: sources were read from their end."""
     c = backbone.config
-    if c.cell != "lstm" or c.bidirectional or c.residual or c.state != c.width:
-        raise SesameError(
-            "of encoder-decoders, tasks read the encoder of LSTMs in one direction, as wide as the table, without "
-            "residuals; take another model, such as one of recipe dai-le-autoencoder"
-        )
+    assert is_plain(c)
     found = LSTM(
         LSTMConfig(
             c.vocab,

@@ -5,12 +5,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sesame.backbones import BiLMConfig, EncoderConfig, TransformerXLConfig, XLNetConfig
+from sesame.backbones import BiLMConfig, EncoderConfig, SkipThoughtConfig, TransformerXLConfig, XLNetConfig
 from sesame.errors import SesameError
 from sesame.objectives import MaskedLMHead, PairHead, ReplacedHead
 from sesame.objectives.bilm import SOFTMAXES
 from sesame.objectives.decoder_head import Bias, DecoderHead
 from sesame.objectives.plm import TableHead
+from sesame.objectives.skip_thought import Neighbors
 
 SPEAKING = ("seq2seq", "lm")  # names of output layers of decoders
 
@@ -58,6 +59,8 @@ def pretrained_heads(config: Any, own_table: bool, plain: bool) -> dict[str, nn.
         }
     if isinstance(config, BiLMConfig):
         return {name: softmax(config.width // 2, config.vocab) for name, softmax in SOFTMAXES.items()}
+    if isinstance(config, SkipThoughtConfig):
+        return {"neighbors": Neighbors(config)}
     if isinstance(config, TransformerXLConfig):
         width, vocab = config.width, config.vocab
         return {"mlm": MaskedLMHead(width, width, vocab, config.activation, config.eps, not own_table, plain)}

@@ -108,7 +108,9 @@ def embed(
     layers: str = typer.Option(
         "last", help="last, second-to-last, first, sum-last-4, concat-last-4, sum-all, or a number."
     ),
-    pooling: str = typer.Option("mean", help="mean, max, cls or pooler."),
+    pooling: str | None = typer.Option(
+        None, help="mean, max, cls or pooler; by default mean, and cls for skip-thought, whose sentence it is."
+    ),
     out: Path | None = typer.Option(None, help="Write a NumPy file (.npy) instead of JSON lines."),
     device: str = DEVICE,
     engine: str = ENGINE,

@@ -1,4 +1,4 @@
-"""Commands on model folders: `convert`, `average`."""
+"""Commands on model folders: `convert`, `average`, `tagger`, `expand`."""
 
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ MOST = 1000  # lines of --check that are read: enough to tell a difference of a 
 def register(app: typer.Typer) -> None:
     app.command()(convert)
     app.command()(average)
+    app.command()(tagger)
+    app.command()(expand)
 
 
 def convert(
@@ -86,6 +88,47 @@ def average(
     if last is not None and len(models) != 1:
         raise SesameError("--last takes checkpoints of one run; name one run, or leave --last out")
     run(last_checkpoints(models[0], last) if last is not None else models, out)
+
+
+def tagger(
+    out: Path = typer.Option(..., "--out", help="The folder to write."),
+    train: str | None = typer.Option(None, help="Rows to tag: their words become the tokenizer."),
+    tokenizer: str | None = typer.Option(None, help="Instead: a tokenizer folder. Without both: that of --lm."),
+    lm: str | None = typer.Option(None, help="A biLM, a run of recipe elmo: its frozen states are read too."),
+    at: str = typer.Option(
+        "first", help="The layer that reads them: first (ELMo, all layers mixed) or second (TagLM)."
+    ),
+    vectors: str | None = typer.Option(None, help="Static vectors (word2vec, GloVe, fastText) that words start from."),
+    settings: list[str] = typer.Option([], "--set", help="key=value, such as width=400 or dropout=0.5."),
+    seed: int = typer.Option(0, help="Of the weights that it starts from."),
+) -> None:
+    """Make an untaught tagger, a BiLSTM on words and letters, for `sesame finetune DIR --task tag --strategy tagger`.
+
+    Example: sesame tagger --train train.conll --lm runs/elmo --at second --out taglm
+    """
+    from sesame.cli.show import check_new
+    from sesame.taggers import make_tagger
+
+    check_new(out)
+    chosen = [*settings, f"lm_at={at}"]
+    make_tagger(out, train=train, tokenizer=tokenizer, lm=lm, vectors=vectors, settings=chosen, seed=seed)
+
+
+def expand(
+    model: str = typer.Argument(..., help="A skip-thought model: a run, or its folder."),
+    vectors: str = typer.Option(..., help="Static vectors (word2vec, GloVe, fastText) that know more words."),
+    out: Path = typer.Option(..., "--out", help="The folder to write."),
+    most: int | None = typer.Option(None, min=1, help="Only the first so many words of the file."),
+) -> None:
+    """Teach a model words that it has not seen, by a linear map from static vectors to its own.
+
+    Example: sesame expand runs/skip-thought --vectors glove.txt --out skip-thought-wide
+    """
+    from sesame.cli.show import check_new
+    from sesame.expansion import expand as run
+
+    check_new(out)
+    run(model, vectors, out, most)
 
 
 def _rewrite(parts: Any, out: Path) -> None:

@@ -18,6 +18,7 @@ on nothing but the row number and its key, so any batch of any epoch can be made
 - `translations` (XLM): a document is a sentence and its translation; which of the two comes first is drawn. Both are framed
   like sentences that stand alone, `[CLS] one [SEP] [SEP] other [SEP]`. What is too long loses its end, the longer one first.
 - `dialogues` (ERNIE): turns of a dialogue, see `dialogue_pack.py`.
+- `neighbors` (skip-thought): a sentence and the two around it, see `neighbor_pack.py`.
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from sesame.data.plan import PLANS, Ints, split_long, stream
 from sesame.data.store import Store
 from sesame.errors import SesameError
 
-Kind = Literal["pairs", "orders", "sentences", "documents", "blocks", "translations", "dialogues"]
+Kind = Literal["pairs", "orders", "sentences", "documents", "blocks", "translations", "dialogues", "neighbors"]
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Packer:
         store = self.part.store
         begin, _, document = self.rows[row]
         token = begin
-        if self.two or self.kind in ("translations", "dialogues"):
+        if self.two or self.kind in ("translations", "dialogues", "neighbors"):
             token = self.offsets[begin]
         if self.kind == "blocks":
             token = self.offsets[self.documents[document, 0]]

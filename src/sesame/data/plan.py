@@ -105,6 +105,15 @@ def _plan_translations(documents: Ints, offsets: Ints, body: int) -> Ints:
     return rows
 
 
+def _plan_neighbors(documents: Ints, offsets: Ints, body: int) -> Ints:
+    """A row for each sentence that has another one beside it."""
+    sizes = documents[:, 1] - documents[:, 0]
+    owner = np.repeat(np.arange(len(documents)), np.where(sizes > 1, sizes, 0))
+    within = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    sentence = documents[owner, 0] + within
+    return np.stack([sentence, sentence + 1, owner], axis=1)
+
+
 def stream(documents: Ints, offsets: Ints) -> tuple[Ints, Ints, Ints]:
     """First token and size of each document, and where it starts in the stream: one place for a separator between two."""
     heads = offsets[documents[:, 0]]
@@ -120,4 +129,5 @@ PLANS = {
     "blocks": _plan_blocks,
     "translations": _plan_translations,
     "dialogues": _plan_dialogues,
+    "neighbors": _plan_neighbors,
 }

@@ -18,10 +18,9 @@ import numpy as np
 import torch
 
 from sesame import chance
-from sesame.backbones import RecurrentSeq2Seq
 from sesame.backbones.grow import grow
-from sesame.backbones.reader import reader_of
 from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.reading import reading
 from sesame.errors import SesameError
 from sesame.text import Tokenizer
 from sesame.text.template import GPT_TOKENS, with_gpt_tokens
@@ -35,10 +34,7 @@ def open_start(model: str, frame: Frame = "auto") -> Parts:
     Of a recurrent encoder-decoder it is the encoder. `auto`: the tokenizer's own tokens; GPT's for a model that reads from
     left to right if there is no token between two texts.
     """
-    parts = load_parts(model)
-    if isinstance(parts.backbone, RecurrentSeq2Seq):
-        turned = parts.speech is not None and parts.speech.reverse
-        parts = Parts(reader_of(parts.backbone, turned), {}, parts.tokenizer)
+    parts = reading(load_parts(model))
     tokenizer, causal = parts.tokenizer, bool(getattr(parts.backbone.config, "causal", False))
     if frame == "gpt" and not causal:
         raise SesameError(

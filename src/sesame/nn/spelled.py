@@ -58,6 +58,12 @@ class Speller(nn.Module):
         counts = begins.sum(1)
         return Words(number, counts, int(counts.max()) if ids.device.type == "cpu" else ids.shape[1])
 
+    def first(self, words: Words) -> Tensor:
+        """At which token a word begins; for words that are not there, any. Shape: (B, W)."""
+        places = torch.arange(words.number.shape[1], device=words.number.device).expand_as(words.number)
+        found = places.new_full((places.shape[0], words.most), places.shape[1] - 1)
+        return found.scatter_reduce(1, words.number, places, "amin")
+
     def spell(self, ids: Tensor, lengths: Tensor, words: Words) -> Tensor:
         """The letters of every word; rows of words that are not there are empty words. Shape: (B, L) -> (B, W, 50)."""
         rows, length = ids.shape

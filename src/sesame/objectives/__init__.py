@@ -6,7 +6,17 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sesame.backbones import LSTM, Backbone, BiLM, Encoder, EncoderDecoder, RecurrentSeq2Seq, TransformerXL, XLNet
+from sesame.backbones import (
+    LSTM,
+    Backbone,
+    BiLM,
+    Encoder,
+    EncoderDecoder,
+    RecurrentSeq2Seq,
+    SkipThought,
+    TransformerXL,
+    XLNet,
+)
 from sesame.errors import SesameError
 from sesame.objectives.base import Objective, Term, Together, Vocab
 from sesame.objectives.bilm import BiLMObjective, BiLMObjectiveConfig
@@ -19,6 +29,7 @@ from sesame.objectives.pair import DialogueConfig, NextSentenceConfig, PairHead,
 from sesame.objectives.plm import PermutationLM, PermutationLMConfig, TableHead
 from sesame.objectives.rtd import Replaced, ReplacedConfig, ReplacedHead
 from sesame.objectives.seq2seq import Seq2Seq, Seq2SeqConfig
+from sesame.objectives.skip_thought import SkipThoughtObjective, SkipThoughtObjectiveConfig
 from sesame.objectives.span import SpanConfig, SpanCorruption
 
 CONFIGS: dict[str, type[Any]] = {
@@ -31,6 +42,7 @@ CONFIGS: dict[str, type[Any]] = {
     "rtd": ReplacedConfig,
     "plm": PermutationLMConfig,
     "seq2seq": Seq2SeqConfig,
+    "skip-thought": SkipThoughtObjectiveConfig,
     "span": SpanConfig,
     "denoise": DenoiseConfig,
     "mass": MassConfig,
@@ -139,6 +151,19 @@ def _seq2seq(config: Seq2SeqConfig, backbone: Backbone, vocab: Vocab) -> Objecti
     return Seq2Seq("seq2seq", head, start, roles["pad"], config.smoothing, config.weight)
 
 
+def _skip_thought(config: SkipThoughtObjectiveConfig, backbone: Backbone, vocab: Vocab) -> Objective:
+    if not isinstance(backbone, SkipThought):
+        raise SesameError(
+            'objectives.skip-thought needs backbone.kind = "skip-thought", as the recipe of that name has it'
+        )
+    if "cls" not in vocab.roles or vocab.front:
+        raise SesameError(
+            "objectives.skip-thought: sentences begin with no token of their own, and their decoders with the cls token; "
+            'set tokenizer.template = "end" and take a tokenizer that has a cls token'
+        )
+    return SkipThoughtObjective(config, backbone, vocab)
+
+
 def _span(config: SpanConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     pad = vocab.roles["pad"]  # T5's decoder begins with it
     corruption = SpanCorruption(config, vocab.sentinels, pad, vocab.front, backbone.longest)
@@ -180,6 +205,7 @@ BUILDERS: dict[str, Callable[..., Objective]] = {
     "rtd": _rtd,
     "plm": _plm,
     "seq2seq": _seq2seq,
+    "skip-thought": _skip_thought,
     "span": _span,
     "denoise": _denoise,
     "mass": _mass,

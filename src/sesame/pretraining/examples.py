@@ -12,6 +12,7 @@ from sesame.data.batch import Batch
 from sesame.data.dialogue_pack import DialoguePacker
 from sesame.data.languages import LanguagePacker, mixed, source_shares
 from sesame.data.loader import Loader
+from sesame.data.neighbor_pack import NeighborPacker
 from sesame.data.order import locate
 from sesame.data.pack import Packer, Part, Specials
 from sesame.data.unit_files import Units
@@ -53,6 +54,8 @@ class Examples:
             assert stage.packing != "answers", "answers come from pairs, which are a mixture"
             if stage.packing == "dialogues":
                 return [DialoguePacker(part, stage.length, specials, **more)]
+            if stage.packing == "neighbors":
+                return [NeighborPacker(part, stage.length, specials, **more)]
             return [Packer(part, stage.packing, stage.length, specials, short=stage.short, **more)]
         if stage.packing == "answers":
             return [

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sesame.backbones import Backbone
 from sesame.config import unknown
 from sesame.errors import SesameError
+from sesame.nn.scalar_mix import ScalarMix
 
 LAYERS: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {
     "last": lambda layers: layers[-1],
@@ -33,19 +34,6 @@ def choose_layers(name: str, layers: Sequence[Tensor]) -> Tensor:
     if name not in LAYERS:
         raise SesameError(unknown(name, LAYERS, "layers", "choice") + "; or a number")
     return LAYERS[name](layers)
-
-
-class ScalarMix(nn.Module):
-    """Shape: (J, ..., D) -> (..., D)."""
-
-    def __init__(self, layers: int) -> None:
-        super().__init__()
-        self.scores = nn.Parameter(torch.zeros(layers))
-        self.scale = nn.Parameter(torch.ones(1))
-
-    def forward(self, stack: Tensor) -> Tensor:
-        weights = self.scores.softmax(0).view(-1, *[1] * (stack.ndim - 1))
-        return self.scale * (weights * stack).sum(0)
 
 
 class LayerChoice(nn.Module):

@@ -1,0 +1,22 @@
+"""What of a folder reads a text: of a recurrent encoder-decoder its encoder, of others all of it.
+
+An LSTM in one direction without attention, as a sequence autoencoder has it, is a plain LSTM (`backbones/reader.py`: Dai & Le
+2015); any other encoder gives context vectors beside those of the tokens (`backbones/cove.py`: McCann et al. 2017).
+"""
+
+from sesame.backbones import RecurrentSeq2Seq
+from sesame.backbones.cove import encoder_of
+from sesame.backbones.reader import is_plain, reader_of
+from sesame.checkpoint.folder import Parts
+from sesame.text.template import around
+
+
+def reading(parts: Parts) -> Parts:
+    """Parts whose backbone gives states of a text. What only speaks is left out."""
+    if not isinstance(parts.backbone, RecurrentSeq2Seq):
+        return parts
+    reverse = parts.speech is not None and parts.speech.reverse
+    if is_plain(parts.backbone.config):
+        return Parts(reader_of(parts.backbone, reverse), {}, parts.tokenizer)
+    ends = (0, 1) if parts.tokenizer is None else tuple(map(len, around(parts.tokenizer)))
+    return Parts(encoder_of(parts.backbone, reverse, *ends), {}, parts.tokenizer)

@@ -1,0 +1,106 @@
+"""Where a word stands in texts, and the vector that a model gives it there.
+
+A contextual vector of an occurrence is the mean of a layer's states at the tokens of the word (Peters et al. 2018, section
+5.3; Reif et al. 2019). Any encoder and any model that reads texts will do, ELMo's biLM too.
+
+Unusual: of a sentence that is too long for the model, the tokens around the word are read, as many on both sides.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sesame.backbones import Backbone, Encoder
+from sesame.backbones.fast import FastEncoder
+from sesame.data.readers import Document
+from sesame.data.sentences import sentence_spans
+from sesame.errors import SesameError
+from sesame.progress import Bar
+from sesame.tasks.embed import embed
+from sesame.text import Encoding, Tokenizer
+from sesame.text.template import around
+
+Matrix = npt.NDArray[np.float32]
+GROUP = 256  # occurrences that are held with all their tokens at a time
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A word in a sentence; `start` and `end` are characters of the sentence."""
+
+    text: str
+    start: int
+    end: int
+    place: str = ""  # file and line
+
+    @property
+    def word(self) -> str:
+        return self.text[self.start : self.end]
+
+
+def find(word: str, documents: Iterable[Document], most: int | None = None) -> list[Occurrence]:
+    """All occurrences of a word, small or capital; "play*" finds all words that begin so."""
+    stem = word.removesuffix("*")
+    if not stem.strip():
+        raise SesameError(f"the word {word!r}: holds no letter; give a word, or the beginning of one with * behind it")
+    rest = r"\w*" if stem != word else ""
+    pattern = re.compile(rf"(?<!\w){re.escape(stem)}{rest}(?!\w)", re.IGNORECASE)
+    found: list[Occurrence] = []
+    for document in documents:
+        for start, end in sentence_spans(document.text):
+            sentence = document.text[start:end]
+            hits = list(pattern.finditer(sentence))
+            place = f"{document.file}:{document.line + document.text.count(chr(10), 0, start)}" if hits else ""
+            found += [Occurrence(sentence, *hit.span(), place) for hit in hits]
+            if most is not None and len(found) >= most:
+                return found[:most]
+    return found
+
+
+def contextual(
+    backbone: Backbone,
+    tokenizer: Tokenizer,
+    occurrences: Sequence[Occurrence],
+    layers: str = "sum-last-4",
+    shown: Bar | None = None,
+) -> Matrix:
+    """The vectors of occurrences (N, D), in the order given."""
+    room = backbone.longest or 1_000_000
+    weight = next(backbone.parameters())
+    reader: Backbone | FastEncoder = backbone
+    if isinstance(backbone, Encoder) and weight.device.type == "cpu" and weight.dtype == torch.float32:
+        reader = FastEncoder(backbone)
+    found: list[Matrix] = []
+    for begin in range(0, len(occurrences), GROUP):
+        group = occurrences[begin : begin + GROUP]
+        windows = [_window(tokenizer, one, room) for one in group]
+        states = embed(reader, None, tokenizer, [encoding for encoding, _ in windows], layers, "none")
+        found += [state[rows].float().mean(0).numpy() for state, (_, rows) in zip(states, windows, strict=True)]
+        if shown is not None:
+            shown.advance(len(group))
+    return np.stack(found) if found else np.empty((0, backbone.width), np.float32)
+
+
+def _window(tokenizer: Tokenizer, one: Occurrence, room: int) -> tuple[Encoding, list[int]]:
+    """The input, and which of its tokens are the word's."""
+    whole = tokenizer.encode(one.text, special=True, literal=True)
+    rows = [at for at, (start, end) in enumerate(whole.offsets) if start < one.end and end > one.start]
+    if not rows:
+        raise SesameError(f"{one.place or one.text[:60]}: {one.word!r} is no token of the model; choose another word")
+    if len(whole.ids) <= room:
+        return whole, rows
+    front, back = map(len, around(tokenizer))
+    space = room - front - back
+    begin = max(front, min((rows[0] + rows[-1] - space) // 2, len(whole.ids) - back - space))
+    kept = [*range(front), *range(begin, begin + space), *range(len(whole.ids) - back, len(whole.ids))]
+    cut = Encoding(
+        [whole.ids[at] for at in kept],
+        [whole.offsets[at] for at in kept],
+        [whole.words[at] for at in kept],
+        [whole.segments[at] for at in kept],
+    )
+    return cut, [place for place, at in enumerate(kept) if at in set(rows)]

@@ -1,0 +1,137 @@
+"""`sesame neighbours`: occurrences of a word, what lies near them, and the page of it."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sesame.backbones import Backbone, BiLMConfig, EncoderConfig, build_backbone
+from sesame.checkpoint.folder import Parts, save_parts
+from sesame.data.batch import Batch
+from sesame.data.readers import Document
+from sesame.explain.occurrences import Occurrence, contextual, find
+from sesame.explain.senses import nearest, senses
+from sesame.text import Tokenizer
+from tests.cli.calling import Cli
+from tests.languages import word_tokenizer
+
+STAGE = ["actors", "stage", "curtain", "audience", "drama"]
+FIELD = ["team", "ball", "goal", "referee", "match"]
+
+
+def model(kind: str, tokenizer: Tokenizer, seed: int) -> Backbone:
+    """Seeded weights, large enough that the words around a word matter to its state."""
+    torch.manual_seed(seed)
+    if kind == "bilm":
+        config: object = BiLMConfig(
+            len(tokenizer), width=32, depth=2, cell=32, reads="tokens", letter_width=4, filters=((1, 8),), max_length=12
+        )
+    else:
+        config = EncoderConfig(len(tokenizer), width=32, depth=2, heads=2, max_length=12, init=0.2)
+    return build_backbone(config).eval()  # type: ignore[arg-type]
+
+
+def sentences(seed: int) -> list[str]:
+    luck = random.Random(seed)
+    lines = []
+    for number in range(16):
+        words = luck.sample(STAGE if number % 2 else FIELD, 4)
+        lines.append(" ".join([*words[:2], "play", *words[2:]]))
+    return lines
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return word_tokenizer(["play", "plays", *STAGE, *FIELD])
+
+
+def test_find_takes_whole_words_in_any_case() -> None:
+    document = Document("We play. Plays and display!\nPLAY, play-off", "a.txt", 7)
+    found = find("play", [document])
+    assert [(one.word, one.place) for one in found] == [("play", "a.txt:7"), ("PLAY", "a.txt:8"), ("play", "a.txt:8")]
+    assert [one.word for one in find("play*", [document])] == ["play", "Plays", "PLAY", "play"]
+    assert len(find("play", [document], most=2)) == 2
+
+
+@pytest.mark.parametrize("kind", ["encoder", "bilm"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_vector_is_the_state_of_the_word_in_its_sentence(kind: str, seed: int, tokenizer: Tokenizer) -> None:
+    backbone = model(kind, tokenizer, seed)
+    found = find("play", [Document(line, "", 1) for line in sentences(seed)])
+    vectors = contextual(backbone, tokenizer, found, "last")
+    for one, vector in zip(found, vectors, strict=True):
+        ids = tokenizer.encode(one.text, special=True).ids
+        with torch.inference_mode():
+            states = backbone(Batch(torch.tensor([ids]), torch.tensor([len(ids)]), segments=None)).last[0]
+        at = ids.index(tokenizer.encode("play").ids[0])
+        np.testing.assert_allclose(vector, states[at].numpy(), atol=2e-5)
+
+
+def test_of_a_long_sentence_the_tokens_around_the_word_are_read(tokenizer: Tokenizer) -> None:
+    backbone = model("encoder", tokenizer, 0)
+    for before, behind, kept in ((0, 40, (0, 7)), (20, 20, (4, 3)), (40, 0, (7, 0))):  # ten of the twelve are words
+        pair = []
+        for left, right in ((before, behind), kept):
+            text = " ".join(["ball"] * left + ["goal play team"] + ["match"] * right)
+            at = text.index("play")
+            pair.append(contextual(backbone, tokenizer, [Occurrence(text, at, at + 4)], "last")[0])
+        np.testing.assert_allclose(*pair, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_senses_come_apart(seed: int) -> None:
+    luck = np.random.default_rng(seed)
+    truth = np.array([0] * 12 + [1] * 7)
+    common, apart = luck.normal(size=16) * 20, luck.normal(size=(2, 16)) * 2
+    vectors = (common + apart[truth] + luck.normal(size=(19, 16)) * 0.5).astype(np.float32)
+    assert senses(vectors, 2).tolist() == truth.tolist()
+    assert senses(vectors).tolist() == truth.tolist()
+    near = nearest(vectors, 3)
+    assert (truth[near.rows] == truth[:, None]).all()
+    assert near.rows.shape == (19, 3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_command(cli: Cli, tokenizer: Tokenizer, tmp_path: Path, seed: int) -> None:
+    (tmp_path / "model").mkdir()
+    save_parts(tmp_path / "model", Parts(model("encoder", tokenizer, seed), tokenizer=tokenizer))
+    text, page = tmp_path / "text.txt", tmp_path / "page.html"
+    text.write_text("\n".join([*sentences(seed), "<b> team play ball"]) + "\n")
+    shown = cli("neighbours", tmp_path / "model", "play", "--text", text, "--senses", 2, "--out", page).fine()
+    assert "nearest others" in shown.out
+    made = page.read_text()
+    assert made.count("<article") == 17
+    assert "&lt;b&gt;" in made
+    assert "<b>" not in made
+    rows = cli("neighbours", tmp_path / "model", "play", "--text", text, "--json", "--top", 1).fine().out.splitlines()
+    records = [json.loads(row) for row in rows]
+    assert len(records) == 17
+    kept = [(one["text"].split()[0] in STAGE, one["near"][0]["text"].split()[0] in STAGE) for one in records[:16]]
+    assert sum(own == other for own, other in kept) >= 13  # by chance it would be 7 of 16
+    assert records[0]["place"].endswith("text.txt:1")
+
+
+def test_static_vectors_have_one_list(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("play 1 0\ngame 0.9 0.1\nstage 0 1\n")
+    shown = cli("neighbours", tmp_path / "v.txt", "play").fine().out
+    assert shown.index("game") < shown.index("stage")
+    found = json.loads(cli("neighbours", tmp_path / "v.txt", "Play", "--json").fine().out)
+    assert [word for word, _ in found["neighbours"]] == ["game", "stage"]
+    unknown = cli("neighbours", tmp_path / "v.txt", "stages", "--unknown", "letters").fine()
+    assert "no vector for 'stages'" in unknown.err
+
+
+def test_mistakes_get_one_sentence(cli: Cli, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    save_parts(tmp_path / "model", Parts(model("encoder", tokenizer, 0), tokenizer=tokenizer))
+    (tmp_path / "v.txt").write_text("play 1 0\n")
+    (tmp_path / "t.txt").write_text("a play\n")
+    cli("neighbours", tmp_path / "v.txt", "play", "--text", tmp_path / "t.txt").refused("--text")
+    cli("neighbours", tmp_path / "v.txt", "play", "--unknown", "guess").refused("--unknown")
+    cli("neighbours", tmp_path / "model", "play").refused("--text")
+    cli("neighbours", tmp_path / "model", "play", "--text", tmp_path / "t.txt").refused("'play' stands 1 times")
+    cli("neighbours", tmp_path / "model", "*", "--text", tmp_path / "t.txt").refused("holds no letter")
+    cli("neighbours", tmp_path / "model", "a", "--text", tmp_path / "t.txt", "--out", "x.txt").refused(".html")
