@@ -1,18 +1,12 @@
 """Sentence vectors from static ones: the mean of the words'."""
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from sesame.data.plain_words import words_of
 from sesame.data.vectors import Vectors
-
-_WORD = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
-
-
-def words_of(text: str) -> list[str]:
-    return _WORD.findall(text)
 
 
 def mean_vectors(vectors: Vectors, texts: Sequence[str]) -> npt.NDArray[np.float32]:
