@@ -8,6 +8,7 @@ from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from sesame.backbones.transformer_xl import TransformerXL, TransformerXLConfig
+from sesame.backbones.words import Words, WordsConfig
 from sesame.backbones.xlnet import XLNet, XLNetConfig
 
 BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may name
@@ -17,6 +18,7 @@ BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may 
     "xlnet": (XLNet, XLNetConfig),
     "bilm": (BiLM, BiLMConfig),
     "transformer-xl": (TransformerXL, TransformerXLConfig),
+    "words": (Words, WordsConfig),
 }
 
 
@@ -41,6 +43,8 @@ __all__ = [
     "State",
     "TransformerXL",
     "TransformerXLConfig",
+    "Words",
+    "WordsConfig",
     "XLNet",
     "XLNetConfig",
     "build_backbone",

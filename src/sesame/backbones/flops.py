@@ -22,6 +22,7 @@ from sesame.backbones.encoder_decoder import EncoderDecoderConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2SeqConfig
 from sesame.backbones.smaller import smaller
 from sesame.backbones.transformer_xl import TransformerXLConfig
+from sesame.backbones.words import WordsConfig
 from sesame.backbones.xlnet import XLNetConfig
 from sesame.nn.embeddings import padded_vocab
 from sesame.nn.feedforward import GATED
@@ -292,6 +293,16 @@ def _recurrent_seq2seq(c: RecurrentSeq2SeqConfig, work: Work) -> Cost:
     return Cost(products + answer * c.width * rows, kept + answer * (c.width + 2 * rows))
 
 
+def _words(c: WordsConfig, work: Work) -> Cost:
+    """products = L * 2 G S (in + S), each layer; states of S = D / 2 numbers in each direction, G gates (LSTM 4, GRU 3).
+    Kept are a layer's input (twice with dropout), gates, cell and states."""
+    gates, state, drops = 4 if c.cell == "lstm" else 3, c.width // 2, c.dropout > 0
+    inputs = [c.words, *[c.width] * (c.depth - 1)]
+    products: float = sum(work.length * 2 * gates * state * (wide + state) for wide in inputs)
+    kept: float = sum(work.length * (wide * (1 + drops) + 2 * (gates + 2) * state) for wide in inputs)
+    return Cost(products, kept)
+
+
 FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     EncoderConfig: _encoder,
     EncoderDecoderConfig: _encoder_decoder,
@@ -299,4 +310,5 @@ FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     XLNetConfig: _xlnet,
     TransformerXLConfig: _transformer_xl,
     BiLMConfig: _bilm,
+    WordsConfig: _words,
 }
