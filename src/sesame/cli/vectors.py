@@ -1,4 +1,4 @@
-"""`sesame vectors`: static vectors from a text."""
+"""`sesame vectors`: static vectors from a text; `sesame words`: a model to teach from them."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import typer
 
 def register(app: typer.Typer) -> None:
     app.command()(vectors)
+    app.command()(words)
 
 
 def vectors(
@@ -60,3 +61,48 @@ def _write_binary(model: object, out: Path) -> None:
         save_facebook_model(model, str(made))
         with made.open("rb") as given, whole_file(out) as handle:
             shutil.copyfileobj(given, handle)
+
+
+def words(
+    out: Path = typer.Option(..., "--out", help="The model folder."),
+    train: str | None = typer.Option(None, help="Labelled rows whose words it shall know, as for `sesame finetune`."),
+    task: str = typer.Option("tag", help="How these rows are read: tag, classify, regress, qa or choice."),
+    vectors: Path | None = typer.Option(None, "--vectors", help="Static vectors to start from; otherwise at random."),
+    frozen: bool = typer.Option(False, "--frozen/--tuned", help="Whether the vectors stay as they are."),
+    unknown: str = typer.Option("unk", help="Words of the rows without a vector: unk, letters, random or class."),
+    most: int | None = typer.Option(None, min=1, help="Only the first vectors of the file."),
+    width: int = typer.Option(256, min=2, help="Of a state, both directions together."),
+    word_width: int = typer.Option(100, min=1, help="Of a word vector, without --vectors."),
+    depth: int = typer.Option(1, min=1, help="Layers of the LSTM."),
+    dropout: float = typer.Option(0.5, help="Before and behind each layer."),
+    min_count: int = typer.Option(2, min=1, help="Rarer words of the rows are unknown, which teaches what that means."),
+    lowercase: bool = typer.Option(False, "--lowercase", help="Capitals do not count; so if no vector has any."),
+    seed: int = typer.Option(0, help="Where chance begins."),
+) -> None:
+    """Make a model of words to teach: static vectors, frozen or tuned, under a fresh bidirectional LSTM.
+
+    Example: sesame words --train train.conll --vectors glove.txt --frozen --out runs/words
+    """
+    from collections import Counter
+
+    from sesame.checkpoint.folder import save_parts
+    from sesame.checkpoint.word_model import count_words, word_model
+    from sesame.cli.show import check_new
+    from sesame.data.labelled import read_labelled
+    from sesame.data.vector_files import read_vectors
+    from sesame.errors import SesameError
+    from sesame.files import whole_folder
+    from sesame.progress import say
+
+    if train is None and vectors is None:
+        raise SesameError("give --train FILE, --vectors FILE or both: a model of words must know some")
+    check_new(out)
+    counted = Counter[str]() if train is None else count_words(read_labelled(train, task, labels=False).examples)
+    given = None if vectors is None else read_vectors(vectors, most, unknown)
+    made = word_model(
+        counted, given, frozen=frozen, width=width, word_width=word_width, depth=depth, dropout=dropout,
+        min_count=min_count, lowercase=lowercase, seed=seed,
+    )  # fmt: skip
+    with whole_folder(out) as folder:
+        save_parts(folder, made)
+    say(f"{out}: {made.backbone.vocab:,} words; teach it with sesame finetune {out} --task tag --rate 2e-3")

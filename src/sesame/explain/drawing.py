@@ -51,7 +51,7 @@ def draw_alignment(found: Alignment, path: Path, title: str = "") -> None:
     axes.xaxis.tick_top()
     axes.set_xticks(range(columns), found.source, rotation=60, ha="left", rotation_mode="anchor", parse_math=False)
     axes.set_yticks(range(rows), found.answer, parse_math=False)
-    axes.tick_params(length=0)
+    axes.tick_params(which="both", length=0)
     axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
     axes.grid(which="minor", color="#dddddd", linewidth=0.5)
