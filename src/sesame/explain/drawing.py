@@ -78,9 +78,11 @@ def draw_vectors(
             of_kind[:, 0], of_kind[:, 1], s=26, color=COLORS[number % len(COLORS)], alpha=0.8, linewidths=0,
             marker=MARKERS[number % len(MARKERS)], label=_cut(kind) or None,
         )  # fmt: skip
+    middle = points[:, 0].min() / 2 + points[:, 0].max() / 2
     for (x, y), name in zip(points, names or (), strict=False):
+        side, shift = ("right", -5) if x > middle else ("left", 5)  # towards the middle, where there is room
         axes.annotate(
-            _cut(name), (x, y), xytext=(5, 3), textcoords="offset points", fontsize=SIZE - 2, parse_math=False
+            _cut(name), (x, y), (shift, 3), textcoords="offset points", ha=side, fontsize=SIZE - 2, parse_math=False
         )
     if labels is not None:
         _legend(axes)
