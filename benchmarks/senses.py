@@ -30,7 +30,7 @@ from sesame.data.streams import lines
 from sesame.data.vector_files import read_vectors
 from sesame.explain.occurrences import Occurrence, contextual
 from sesame.explain.senses import senses
-from sesame.progress import bar
+from sesame.progress import bar, say
 
 RUSSE = ("wiki-wiki", "bts-rnc", "active-dict")
 LAYERS = ("last", "second-to-last", "sum-last-4")  # all of them are read off the last four
@@ -95,13 +95,19 @@ def of_context(file: str) -> Embedder:
 
 
 def usages(path: Path) -> list[Usage]:
-    return [Usage(row["word"], row["sense"], list(_occurrences(row))) for row in rows_of(path)]
+    found = [Usage(row["word"], row["sense"], list(_occurrences(row))) for row in rows_of(path)]
+    kept = [usage for usage in found if usage.occurrences]
+    if len(kept) < len(found):
+        say(f"{path}: {len(found) - len(kept)} of {len(found):,} rows have no text and are left out")
+    return kept
 
 
 def _occurrences(row: dict[str, Any]) -> Iterator[Occurrence]:
     """Where the file says, moved to the nearest word that begins like this one: some places are off by a few letters."""
     text, begin = row["text"], row["word"][:2].lower()
     words = list(WORD.finditer(text))
+    if not words:
+        return
     alike = [hit for hit in words if hit[0].lower().startswith(begin)] or words
     spans = [tuple(map(int, span.split("-"))) for span in row["positions"].split(",") if span]
     if not spans:  # 45 rows do not say where: the most similar word

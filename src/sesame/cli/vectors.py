@@ -105,4 +105,4 @@ def words(
     )  # fmt: skip
     with whole_folder(out) as folder:
         save_parts(folder, made)
-    say(f"{out}: {made.backbone.vocab:,} words; teach it with sesame finetune {out} --task tag --rate 2e-3")
+    say(f"{out}: {made.backbone.vocab:,} words; teach it with sesame finetune {out} --task tag --rate 1e-2")
