@@ -44,13 +44,17 @@ def make_tagger(
     tokenizer: str | None = None,
     lm: str | None = None,
     vectors: str | None = None,
+    unknown: str = "unk",
     settings: Sequence[str] = (),
     seed: int = 0,
 ) -> Path:
-    """Write an untaught tagger. `train`: rows whose words become the tokenizer; else `tokenizer`, else that of the `lm`."""
+    """Write an untaught tagger. `train`: rows whose words become the tokenizer; else `tokenizer`, else that of the `lm`.
+
+    `unknown`: what words without a vector get (`data/vectors.py`); by default they start at random.
+    """
     if train is not None and tokenizer is not None:
         raise SesameError("--train makes a tokenizer and --tokenizer names one; give one of them")
-    found = None if vectors is None else read_vectors(vectors)
+    found = None if vectors is None else read_vectors(vectors, policy=unknown)
     parts = None if lm is None else _language_model(lm)
     chosen = _tokenizer(train, tokenizer, parts, found)
     config = _config(settings, chosen, parts, found)
@@ -114,6 +118,8 @@ def _config(settings: Sequence[str], tokenizer: Tokenizer, lm: Parts | None, vec
     if vectors is not None and table["table_width"] != vectors.width:
         raise SesameError(f"--set table_width={table['table_width']}: the vectors have {vectors.width}; leave it out")
     config = build(TaggerConfig, table, "tagger")
+    if config.frozen and vectors is None:
+        raise SesameError("--set frozen is for vectors that were trained; name them with --vectors FILE")
     if lm is None:
         return config
     return replace(config, lm=replace(lm.backbone.config, vocab=config.vocab))
@@ -127,6 +133,11 @@ def _put(tagger: Tagger, vectors: Vectors, tokenizer: Tokenizer) -> None:
     if not rows:
         raise SesameError("--vectors: no token of the tagger has a vector; do they write words alike?")
     tagger.tokens.weight[list(rows)] = torch.from_numpy(vectors.matrix[list(rows.values())]).to(tagger.tokens.weight)
+    others = {id: word for id, word in words.items() if id not in rows}
+    if others and vectors.policy != "unk":
+        tagger.tokens.weight[list(others)] = torch.from_numpy(vectors.table(list(others.values()))).to(
+            tagger.tokens.weight
+        )
     say(f"{len(rows):,} of {len(words):,} words have a vector in the file")
 
 

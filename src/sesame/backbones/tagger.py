@@ -47,6 +47,7 @@ class TaggerConfig:
     depth: int = 2
     cell: Literal["lstm", "gru"] = "lstm"
     table_width: int = 100  # of a word's own vector
+    frozen: bool = False  # the words' vectors do not train: those that no row has stay comparable with the others
     reads: Literal["words", "tokens"] = "words"
     letter_width: int = 16  # ELMo, appendix A.6, as the filters
     filters: tuple[tuple[int, int], ...] = ((3, 128),)
@@ -107,6 +108,7 @@ class Tagger(Backbone):
         self.depth = c.depth - 1  # the first LSTM stands where others have their embeddings
         self.tokens = nn.Embedding(padded_vocab(c.vocab), c.table_width)
         nn.init.uniform_(self.tokens.weight, -c.init, c.init)
+        self.tokens.requires_grad_(not c.frozen)
         self.spelled = Speller(c.vocab) if c.reads == "words" else None
         self.letters = CharCNN(c.letters, c.letter_width, c.filters, 0) if self.spelled else None
         self.blocks = nn.ModuleList(
@@ -132,8 +134,9 @@ class Tagger(Backbone):
         return self
 
     def groups(self) -> list[nn.Module]:
-        """Without the language model: whoever opens groups one by one must not open it."""
-        first = [module for module in (self.tokens, self.letters, self.mix) if module is not None]
+        """Without the language model and frozen vectors: whoever opens groups one by one must not open those."""
+        tokens = None if self.config.frozen else self.tokens
+        first = [module for module in (tokens, self.letters, self.mix) if module is not None]
         return [nn.ModuleList(first), *self.blocks]
 
     def drop(self, rate: float | None) -> None:

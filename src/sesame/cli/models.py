@@ -99,6 +99,8 @@ def tagger(
         "first", help="The layer that reads them: first (ELMo, all layers mixed) or second (TagLM)."
     ),
     vectors: str | None = typer.Option(None, help="Static vectors (word2vec, GloVe, fastText) that words start from."),
+    frozen: bool = typer.Option(False, "--frozen/--tuned", help="Whether these vectors stay as they are."),
+    unknown: str = typer.Option("unk", help="Words without a vector: unk (at random), letters, random or class."),
     settings: list[str] = typer.Option([], "--set", help="key=value, such as width=400 or dropout=0.5."),
     seed: int = typer.Option(0, help="Of the weights that it starts from."),
 ) -> None:
@@ -110,8 +112,9 @@ def tagger(
     from sesame.taggers import make_tagger
 
     check_new(out)
-    chosen = [*settings, f"lm_at={at}"]
-    make_tagger(out, train=train, tokenizer=tokenizer, lm=lm, vectors=vectors, settings=chosen, seed=seed)
+    chosen = [*settings, f"lm_at={at}", f"frozen={str(frozen).lower()}"]
+    words = {"train": train, "tokenizer": tokenizer, "vectors": vectors, "unknown": unknown}
+    make_tagger(out, lm=lm, settings=chosen, seed=seed, **words)  # type: ignore[arg-type]
 
 
 def expand(

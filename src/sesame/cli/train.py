@@ -27,6 +27,10 @@ def pretrain(
     tokenizer: str | None = typer.Option(
         None, help="A tokenizer folder or file; otherwise one is trained on the text."
     ),
+    vectors: str | None = typer.Option(
+        None, help="Static vectors that the token table starts from: words that are tokens."
+    ),
+    freeze_vectors: bool = typer.Option(False, "--freeze-vectors", help="The token table does not train."),
     valid: list[str] = typer.Option([], "--valid", help="Held-out text; otherwise a part of the text is kept aside."),
     pairs: list[str] = typer.Option(
         [], "--pairs", metavar="A-B=FILE", help="Translations: en-ru=pairs.tsv, .jsonl, or twice for two plain files."
@@ -90,6 +94,7 @@ def pretrain(
         save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile, extend=extend or 0,
         parallel=parallel,  # type: ignore[arg-type]
         keep=keep, scale_lr=scale_lr or 0, rehearse=rehearse, entities=entities,
+        vectors=vectors, freeze_vectors=freeze_vectors,
     )  # fmt: skip
     if dry_run:
         from sesame.cli.plan_table import show

@@ -26,6 +26,8 @@ from sesame.data.cache import cache_folder
 from sesame.data.counts import count_table
 from sesame.data.pack import Part, hold_out
 from sesame.data.readers import corpus_files
+from sesame.data.vector_files import read_vectors
+from sesame.data.vector_table import token_vectors
 from sesame.errors import SesameError
 from sesame.files import whole_file, whole_folder
 from sesame.objectives import MaskedLMHead, Vocab
@@ -71,6 +73,10 @@ class Ingredients:
         backbone.spell(self.tokenizer)
         if self.started is None and recipe.table == "counts" and fresh:
             self._count(backbone, run.folder / "table.npy")
+        if wishes.vectors is not None and fresh:
+            self._place(backbone, wishes.vectors)
+        if wishes.freeze_vectors:
+            backbone.token_table().requires_grad_(False)
         vocab = vocab_of(self.tokenizer)
         if self.speech is not None and self.speech.start:
             vocab = replace(vocab, start=self.speech.start[0])
@@ -93,6 +99,14 @@ class Ingredients:
         if longest > most:
             raise SesameError(f"{wishes.start}: takes {most} tokens; a stage has {longest}")
         return backbone
+
+    @torch.no_grad()
+    def _place(self, backbone: Backbone, file: str) -> None:
+        """Start the token table from static vectors; tokens without one keep their random start."""
+        rows = backbone.token_table()
+        ids, found = token_vectors(self.tokenizer, read_vectors(file), rows.shape[1])
+        rows[ids] = torch.from_numpy(found).to(rows)
+        say(f"{len(ids):,} of {len(self.tokenizer):,} tokens start from their vectors in {file}")
 
     @torch.no_grad()
     def _count(self, backbone: Backbone, kept: Path) -> None:

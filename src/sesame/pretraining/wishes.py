@@ -42,6 +42,8 @@ class Wishes:
     ready: Callable[[], None] | None = None  # called between the two: comparisons wait there until the device is free
     entities: str | None = None  # a file, one a line: what stages of units = "entities" hide whole
     keep: int = 0  # checkpoints, for their average; 0: as few as are safe
+    vectors: str | None = None  # a file: what the token table starts from
+    freeze_vectors: bool = False  # and it does not train
     scale_lr: int = 0  # the batch that the recipe's rate is good for: from there it follows the batch; 0: it stays
 
 
@@ -49,6 +51,10 @@ def chosen_recipe(wishes: Wishes, machine: Machine) -> Recipe:
     """The recipe with everything that the user changed of it."""
     if wishes.start is not None and wishes.size is not None:
         raise SesameError("--start brings a model of its own size; leave --size out")
+    if wishes.vectors is not None and wishes.start is not None:
+        raise SesameError("--start brings a token table of its own; leave --vectors out")
+    if wishes.freeze_vectors and wishes.vectors is None:
+        raise SesameError("--freeze-vectors is for vectors that were trained; name them with --vectors FILE")
     if wishes.extend and wishes.start is None:
         raise SesameError(
             "--extend adds words to a model that exists; name it with --start MODEL, or leave --extend out: "
@@ -68,7 +74,7 @@ def chosen_recipe(wishes: Wishes, machine: Machine) -> Recipe:
 
 def identity_of(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, Any]:
     run: dict[str, Any] = {"text": [str(file.resolve()) for file in files], "seed": wishes.seed, "field": wishes.field}
-    for key in ("start", "tokenizer", "budget", "extend", "one_pass", "rehearse"):
+    for key in ("start", "tokenizer", "budget", "extend", "one_pass", "rehearse", "vectors", "freeze_vectors"):
         if getattr(wishes, key) not in (None, 0, False):
             run[key] = getattr(wishes, key)
     if wishes.entities:
