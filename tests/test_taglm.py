@@ -30,6 +30,7 @@ from sesame.train.loop import Window, take_step
 from sesame.train.optim import OptimConfig, build_optimizer
 from sesame.train.precision import choose_machine
 from tests.crashes import crash_while_saving
+from tests.tasks.toys import examples, write_examples
 
 TEXTS = ["the dog sees the cat .", "the cat sees a dog .", "a dog and a cat", "the hedgehogs"]
 LINES = ["the doggy sees the xylophone", "a cat", "ёжик sees the dog and a cat ."]
@@ -305,3 +306,21 @@ def test_a_crash_changes_no_bit(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         *(sesame.load(folder, "cpu").embed(["in ba 12"]) for folder in (taught, tmp_path / "broken"))
     )
+
+
+def test_vectors_may_stay_and_other_words_get_what_is_asked(tmp_path: Path) -> None:
+    rows = write_examples(tmp_path / "train.conll", "tag", examples("tag", 12, 1))
+    known = [word for example in examples("tag", 12, 1) for word in example.text.split()][:3]
+    (tmp_path / "v.txt").write_text("".join(f"{word} {n}.5 1.0 -2.0\n" for n, word in enumerate(dict.fromkeys(known))))
+    given = {"train": str(rows), "vectors": str(tmp_path / "v.txt")}
+    make_tagger(tmp_path / "a", settings=["width=8", "frozen=true"], unknown="random", **given)
+    make_tagger(tmp_path / "b", settings=["width=8", "frozen=true"], unknown="random", seed=5, **given)
+    a, b = (load_parts(tmp_path / name).backbone for name in "ab")
+    assert not any(p.requires_grad for p in a.tokens.parameters())
+    assert a.tokens not in a.groups()[0]
+    tokenizer = load_parts(tmp_path / "a").tokenizer
+    assert tokenizer is not None
+    words = list(words_of_tokens(tokenizer))
+    assert torch.equal(a.token_table()[words], b.token_table()[words])  # by the word, not by the seed
+    with pytest.raises(SesameError, match="--vectors"):
+        make_tagger(tmp_path / "c", train=str(rows), settings=["frozen=true"])
