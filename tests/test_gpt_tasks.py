@@ -297,7 +297,8 @@ def test_similarity_is_learnt_in_both_orders(begin: Path, tmp_path: Path, seed: 
     assert right(one, held, turned=True) < 0.9
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
 def test_entailment_has_an_order(begin: Path, tmp_path: Path, seed: int) -> None:
     """It is learnt, the folder answers as the run did, and who adds both orders cannot know it."""
     rows, held = pairs(300, seed, True), pairs(200, seed + 50, True)
@@ -314,6 +315,7 @@ def test_entailment_has_an_order(begin: Path, tmp_path: Path, seed: int) -> None
     assert right(blind, held) == right(blind, held, turned=True) < 0.7
 
 
+@pytest.mark.slow
 def test_frozen_features_and_choices(begin: Path, tmp_path: Path) -> None:
     """Features are kept of the same rows that every seed starts with; a choice is made among options of any number."""
     luck = random.Random(0)

@@ -85,7 +85,8 @@ def at_answers(xl: TransformerXL, clm: Together, seed: int, remember: bool) -> f
     return float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), answers.flatten()))
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_only_memory_can_know(seed: int) -> None:
     """The answer stands in the part before: with memory it is certain, without nobody can be better than log W."""
     trained = learn(seed, PART)

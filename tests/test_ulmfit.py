@@ -84,6 +84,7 @@ def taught(start: Path, files: Path, out: Path, strategy: str, *settings: str, *
     return float(results["scores"]["valid"][results["metric"]]["mean"])
 
 
+@pytest.mark.slow
 def test_three_stages_and_a_crash_changes_nothing(start: Path, files: Path, tmp_path: Path) -> None:
     more: dict[str, Any] = {"text": ["train"], "text_steps": 20, "save_steps": 20}
     assert taught(start, files, tmp_path / "calm", "ulmfit", *OPEN, **more) > 0.9

@@ -37,7 +37,7 @@ def run(folder: Path, recipe: str, **wanted: Any) -> Path:
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-@pytest.mark.parametrize("recipe", ["luong", "elmo"])
+@pytest.mark.parametrize("recipe", ["luong", pytest.param("elmo", marks=pytest.mark.slow)])
 def test_words_that_are_tokens_have_their_vectors(tmp_path: Path, recipe: str, frozen: bool) -> None:
     vectors = given(tmp_path)
     parts = load_parts(run(tmp_path, recipe, vectors=str(tmp_path / "v.txt"), freeze_vectors=frozen))

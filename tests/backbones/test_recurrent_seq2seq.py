@@ -240,8 +240,10 @@ def right(model: Model, task: str) -> float:
     return sum(found[0].ids == want for found, want in zip(said, wanted, strict=True)) / 200
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(("kind", "task"), [("luong fed", "copy"), ("rnnsearch", "reverse")])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("kind", "task"), [("luong fed", "copy"), pytest.param("rnnsearch", "reverse", marks=pytest.mark.slow)]
+)
 def test_learns_a_toy_and_looks_where_it_should(kind: str, task: str, seed: int) -> None:
     model, _ = taught(kind, task, 200, seed, depth=1, tied=False)
     assert right(model, task) > 0.9

@@ -145,6 +145,7 @@ def test_vectors(layers: str, pooling: str, backbone: str) -> None:
     assert difference(parts, "embed", layers=layers, pooling=pooling) < 5e-5
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     options=st.fixed_dictionaries(

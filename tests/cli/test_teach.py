@@ -252,6 +252,7 @@ def test_evaluate(kind: str, cli: Cli, ground: Ground, taught: Callable[[str], P
     assert f"{found['scores'][metric]:.4f}" in shown
 
 
+@pytest.mark.slow
 def test_evaluate_against_another(cli: Cli, ground: Ground, taught: Callable[[str], Path], tmp_path: Path) -> None:
     worse = tmp_path / "worse"
     cli(*ground.words("classify", worse, "--set", "epochs=0.2", "--seed", 7)).fine()
@@ -335,6 +336,7 @@ def test_bad_rows(case: str, cli: Cli, ground: Ground, tmp_path: Path) -> None:
     assert left <= {name, "run/.lock"}, "something was left that binds the corrected command"
 
 
+@pytest.mark.slow
 def test_the_corrected_command_serves_for_the_same_folder(cli: Cli, ground: Ground, tmp_path: Path) -> None:
     out = tmp_path / "run"
     cli(*ground.words("classify", out, "--metric", "beauty")).refused("beauty")
@@ -385,6 +387,7 @@ def test_a_model_that_is_none(cli: Cli, ground: Ground, tmp_path: Path) -> None:
     cli(*words).refused(bare, "no tokenizer", "tokenizer.json")
 
 
+@pytest.mark.slow
 def test_a_taught_model_can_be_taught_again(
     cli: Cli, ground: Ground, taught: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -115,7 +115,8 @@ def entropies(chain: Chain) -> tuple[float, float]:
     return mean(chain.step), mean(back)
 
 
-@pytest.mark.parametrize(("seed", "reads"), [(0, "characters"), pytest.param(1, "tokens", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "reads"), [(0, "characters"), (1, "tokens")])
 def test_it_learns_a_chain_to_its_entropy(seed: int, reads: str) -> None:
     torch.manual_seed(seed)
     chain = Chain(10, seed)

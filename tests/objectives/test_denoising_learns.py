@@ -181,7 +181,9 @@ CASES = [("chain", 0), ("copy", 0), ("reverse", 1), ("chain", 1)]  # the first o
 @pytest.mark.parametrize(
     ("kind", "seed"), [CASES[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[1:])]
 )
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize(
+    "name", [name if name in ("seq2seq", "clm") else pytest.param(name, marks=pytest.mark.slow) for name in OBJECTIVES]
+)
 def test_all_learn_to_the_optimum(name: str, kind: str, seed: int, one_thread: None) -> None:
     check(Trial(name, LANGUAGES[kind](seed), seed))
 
