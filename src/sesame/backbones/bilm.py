@@ -78,6 +78,7 @@ class TwoWays(nn.Module):
 
 class BiLM(Backbone):
     config: BiLMConfig
+    compiles = False
 
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
@@ -150,7 +151,6 @@ class BiLM(Backbone):
             vectors = self.letters(flat)
         return vectors.view(*letters.shape[:2], -1)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # a compiler would write every step of a row down
     def read(self, x: Tensor, lengths: Tensor | None, state: State | None) -> tuple[list[Tensor], State | None]:
         """All layers of word vectors. Shape: (B, W, D / 2) -> depth + 1 times (B, W, D)."""
         # Each stack meets the padding last, so what is real never depends on it: only states to go on from do.

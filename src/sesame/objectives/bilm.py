@@ -66,7 +66,6 @@ class AdaptiveSoftmax(nn.Module):
         narrower = min(NARROWER, 0.999 * width ** (1 / len(ends)))  # the last group is one number wide at least
         self.groups = nn.AdaptiveLogSoftmaxWithLoss(width, vocab, ends, narrower, head_bias=True)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # which groups are met is another shape each time
     def tell(self, hidden: Tensor, labels: Tensor, hits: bool) -> tuple[Tensor, Tensor | None]:
         real = labels != IGNORE
         exact = torch.promote_types(hidden.dtype, torch.float32)
