@@ -26,7 +26,14 @@ TRIALS: dict[str, tuple[str, list[str]]] = {
     "all": ("transformer", []),
     "plain-loss": ("transformer", ["objectives.seq2seq.smoothing=0"]),
     "no-warm-up": ("transformer", ["schedule.warmup=0"]),
+    # before the Transformer: without attention, with each score, with a window
+    "seq2seq": ("seq2seq", []),
+    "rnnsearch": ("rnnsearch", []),
+    **{f"luong-{score}": ("luong", [f"backbone.score={score}"]) for score in ("dot", "general", "scaled", "cosine")},
+    "luong-additive": ("luong", ["backbone.score=additive"]),
+    "luong-local-p": ("luong", ["backbone.attention=local-p"]),
 }
+TIPS = ("all", "plain-loss", "no-warm-up")  # unless others are named
 
 
 def train(name: str, seed: int, given: argparse.Namespace) -> Path:
@@ -90,7 +97,13 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
 
 def compare(given: argparse.Namespace) -> None:
     tokenizer = given.tokenizer or str(shared_tokenizer(given))
-    side_by_side(chosen(given.trials, TRIALS), given.seeds, given.out, given.parallel, ["--tokenizer", tokenizer])
+    side_by_side(
+        chosen(given.trials or ",".join(TIPS), TRIALS),
+        given.seeds,
+        given.out,
+        given.parallel,
+        ["--tokenizer", tokenizer],
+    )
 
 
 def shared_tokenizer(given: argparse.Namespace) -> Path:
