@@ -15,6 +15,11 @@ def padded_vocab(size: int) -> int:
     return -(-size // 64) * 64
 
 
+def lengthened(table: Tensor, seen: int) -> Tensor:
+    """Rows beyond the first `seen` as copies of those: so Longformer's places began (Beltagy et al. 2020)."""
+    return table[:seen].repeat(-(-len(table) // seen), 1)[: len(table)]
+
+
 class Embeddings(nn.Module):
     """Shape: ids (B, L) or, unpadded, (T,) -> (B, L, D) or (T, D)."""
 

@@ -8,6 +8,7 @@ processes walk through here together, see `train/parallel.py`; the number of the
 """
 
 import math
+import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -30,6 +31,7 @@ from sesame.data.order import locate
 from sesame.data.unit_files import Units, wanted_entities
 from sesame.errors import SesameError
 from sesame.nn.attention.core import chosen_core
+from sesame.nn.embeddings import Embeddings, lengthened
 from sesame.objectives import Term
 from sesame.objectives.model import Model
 from sesame.pretraining.examples import HELD_OUT, Examples
@@ -54,7 +56,7 @@ from sesame.train.precision import Machine, choose_machine
 from sesame.train.rehearsal import rehearse
 from sesame.train.replay import Replay
 from sesame.train.shadow import Shadow
-from sesame.train.shares import fold, is_sharded, not_shared, shard, wants_shards
+from sesame.train.shares import as_share, fold, is_sharded, not_shared, shard, wants_shards, whole
 from sesame.train.state import State
 
 REHEARSED = 32  # steps whose shapes are compiled beforehand: batches without padding have one or two
@@ -102,6 +104,7 @@ class _Job:
     clock: Clock
     events: Events  # rank 0 has them
     overhead: float  # seconds spent before the first step
+    born: bool  # here, not a model from elsewhere that goes on
 
     def __init__(self, wishes: Wishes, recipe: Recipe, machine: Machine, run: Run, began: float) -> None:
         self.wishes, self.recipe, self.machine, self.run, self.began = wishes, recipe, machine, run, began
@@ -119,6 +122,7 @@ class _Job:
         with self.world.in_turn():
             found = gather_ingredients(self.wishes, self.recipe, self.run, files)
             self.tokenizer = found.tokenizer
+            self.born = found.started is None
             family = self.recipe.family or ("" if found.started is None else found.started.family)
             self.model, untouched = found.model(self.wishes, self.recipe, self.run, fresh=checkpoint is None)
             given = self.model, self.tokenizer, self.recipe, self.world
@@ -234,10 +238,12 @@ class _Job:
                 if number < self.state.stage:
                     continue
                 if number > self.state.stage:
-                    self.state.stage, self.state.stage_step = number, 0
+                    self._lengthen(stages[:number])
+                    self.state.begin(number)
                 self.clock = self._clock(1.0 if number == len(stages) - 1 else done)
                 self._stage(name, stage, self.clock, shown)
             self.optimizer.take_means()
+            self._lengthen(stages)
             figures = self._look(self.state)
         self._finish(figures)
 
@@ -261,6 +267,16 @@ class _Job:
             self.wishes.ready()
         if self.wishes.rehearse:
             self.began = time.monotonic()
+
+    def _lengthen(self, done: list[tuple[str, Stage]]) -> None:
+        """Learned places that no row has reached yet take over those that rows have: noise would spoil longer rows.
+
+        Ours: BERT's authors leave the noise, and have 100,000 steps at full length to learn the rest.
+        """
+        tables = [part.positions for part in self.model.modules() if isinstance(part, Embeddings) and self.born]
+        with torch.no_grad():
+            for places in (table.weight for table in tables if table is not None):
+                places.copy_(as_share(lengthened(whole(places), max(stage.length for _, stage in done)), places))
 
     def _clock(self, last: float) -> Clock:
         budget = None
@@ -329,7 +345,7 @@ class _Job:
             machine=self.machine,
             seed=self.wishes.seed,
             hooks=hooks,
-            threads=1 if self.machine.device.type == "cpu" else 4,
+            threads=1 if self.machine.device.type == "cpu" else min(8, max(2, (os.cpu_count() or 1) // 2)),
             world=self.world,
             spikes=not isinstance(self.examples.train, Mixture),  # steps of several sources differ by nature
         )

@@ -20,6 +20,10 @@ class State:
     history: list[float] = field(default_factory=list)  # last losses, for the guard
     held_out: dict[str, float] = field(default_factory=dict)  # last evaluation
 
+    def begin(self, stage: int) -> None:
+        """A new stage: other rows, whose losses are no measure for each other."""
+        self.stage, self.stage_step, self.history = stage, 0, []
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
