@@ -201,10 +201,6 @@ def keep(name: str, seconds: dict[str, float], given: argparse.Namespace) -> Non
 def compare(given: argparse.Namespace, began: float) -> None:
     paths = [str(ROOT / "src"), str(ROOT / "benchmarks"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the cores to others
-    os.environ.setdefault(
-        "PYTORCH_NVML_BASED_CUDA_CHECK", "1"
-    )  # an import that asks for a GPU must not open it: forks follow
     warm_up(IMPORTS)
     todo = [name for name in names(given) if not done(name, given)]
     shared_tokenizer(given)

@@ -121,6 +121,7 @@ def test_rows_that_have_ended_keep_their_memory() -> None:
     assert bool((after.top[[0, 2]] == 0).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("back", [False, True])
 def test_clips_bite_and_have_the_right_gradient(back: bool) -> None:
     ours = stack(6, "lstm", [4], projection=3, clips=(0.2, 0.05), bidirectional=back)

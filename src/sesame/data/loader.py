@@ -94,10 +94,9 @@ class Prefetcher:
         load: Callable[[int], list[Batch]],
         device: torch.device,
         first: int,
-        ahead: int = 3,
         threads: int = 1,
     ) -> None:
-        self.load_step, self.device, self.ahead = load, device, ahead
+        self.load_step, self.device, self.ahead = load, device, threads + 2  # nobody is idle while two steps are ready
         # Each thread of a GPU's loader computes alone: teams of threads would take the cores from the one that feeds the GPU.
         self.cores = torch.get_num_threads()
         each = 1 if device.type == "cuda" else self.cores

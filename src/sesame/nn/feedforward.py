@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesame.nn.dropout import Dropout, dropout
+from sesame.nn.geglu import geglu
 from sesame.nn.gelu import linear_gelu
 
 
@@ -42,9 +43,11 @@ class FeedForward(nn.Module):
 
     def inner(self, x: Tensor) -> Tensor:
         """The wide middle, before W2."""
-        if self.gated:
+        if self.name == "geglu":
+            wide = geglu(self.up(x))
+        elif self.gated:
             left, right = self.up(x).chunk(2, dim=-1)
-            wide: Tensor = self.activation(left) * right
+            wide = self.activation(left) * right
         elif self.activation is F.gelu:
             wide = linear_gelu(self.up, x)
         else:

@@ -1,4 +1,4 @@
-"""GPU kernels of our own, for `cross_entropy.py`, `gelu.py` and `add_norm.py`, in Triton, which comes with PyTorch for CUDA.
+"""GPU kernels of our own in Triton, which comes with PyTorch for CUDA: for `cross_entropy`, `gelu`, `geglu`, `add_norm`.
 
 Each is tested against the definition in plain PyTorch that stands in the file that uses it.
 """
@@ -72,6 +72,37 @@ def gelu_gradient_kernel(inputs, grads, outputs, sums, rows, columns, span, R: t
         tl.store(outputs + where, found.to(outputs.dtype.element_ty), mask=real)
         total += found
     tl.store(sums + tl.program_id(0).to(tl.int64) * columns + at, tl.sum(total, 0), mask=inside)
+
+
+@triton.jit
+def geglu_kernel(inputs, outputs, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """R rows of C columns: gelu of the left half of a row of inputs, times the right half."""
+    row = tl.program_id(0) * R + tl.arange(0, R)
+    at = tl.program_id(1) * C + tl.arange(0, C)
+    real = (row < rows)[:, None] & (at < columns)[None, :]
+    left = row.to(tl.int64)[:, None] * (2 * columns) + at[None, :]
+    gate = tl.load(inputs + left, mask=real, other=0.0).to(tl.float32)
+    value = tl.load(inputs + left + columns, mask=real, other=0.0).to(tl.float32)
+    below, _ = _normal(gate)
+    where = row.to(tl.int64)[:, None] * columns + at[None, :]
+    tl.store(outputs + where, (gate * below * value).to(outputs.dtype.element_ty), mask=real)
+
+
+@triton.jit
+def geglu_gradient_kernel(inputs, grads, outputs, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """The gradient to both halves, laid out as the inputs."""
+    row = tl.program_id(0) * R + tl.arange(0, R)
+    at = tl.program_id(1) * C + tl.arange(0, C)
+    real = (row < rows)[:, None] & (at < columns)[None, :]
+    left = row.to(tl.int64)[:, None] * (2 * columns) + at[None, :]
+    gate = tl.load(inputs + left, mask=real, other=0.0).to(tl.float32)
+    value = tl.load(inputs + left + columns, mask=real, other=0.0).to(tl.float32)
+    where = row.to(tl.int64)[:, None] * columns + at[None, :]
+    grad = tl.load(grads + where, mask=real, other=0.0).to(tl.float32)
+    below, bell = _normal(gate)
+    to_gate = grad * value * (below + gate * bell * 0.3989422804014327)
+    tl.store(outputs + left, to_gate.to(outputs.dtype.element_ty), mask=real)
+    tl.store(outputs + left + columns, (grad * gate * below).to(outputs.dtype.element_ty), mask=real)
 
 
 @triton.jit

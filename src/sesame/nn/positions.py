@@ -28,16 +28,34 @@ def half_sinusoids(length: int, width: int) -> Tensor:
 
 def rotations(at: Tensor, size: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosines and sines for heads of `size` at these positions. Shape: (...) -> (..., size) each."""
+    cos, sin = _rotations(at, size, base, dtype)
+    return cos, sin
+
+
+@torch.library.custom_op("sesame::rotations", mutates_args=())
+def _rotations(at: Tensor, size: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """An operation of its own, for a compiler would compute these angles anew, in 64 bits, for every query and key."""
     rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64, device=at.device) / size)
     angles = at[..., None].double() * rates
     both = torch.cat([angles, angles], dim=-1)
     return both.cos().to(dtype), both.sin().to(dtype)
 
 
+@_rotations.register_fake
+def _(at: Tensor, size: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    shape = (*at.shape, size)
+    return at.new_empty(shape, dtype=dtype), at.new_empty(shape, dtype=dtype)
+
+
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn heads (..., size) by the angles of their positions; cos and sin broadcast to x."""
-    left, right = x.chunk(2, dim=-1)
-    return (x * cos + torch.cat([-right, left], dim=-1) * sin).type_as(x)
+    """Turn heads (..., size) by the angles of their positions; cos and sin broadcast to x.
+
+    (left, right) -> (left cos - right sin, right cos + left sin), written with a roll: its gradient is a roll again, where
+    that of cutting and joining halves is a slow kernel.
+    """
+    half = x.shape[-1] // 2
+    signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
+    return (x * cos + x.roll(half, dims=-1) * signed).type_as(x)
 
 
 def relative_sinusoids(first: int, count: int, width: int, clamp: int, device: torch.device) -> Tensor:
