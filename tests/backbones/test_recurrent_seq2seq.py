@@ -1,6 +1,5 @@
 """Recurrent encoder-decoders: step by step equals one pass, padding never leaks, search works, toys are learnt."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +17,8 @@ from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2SeqConfig
 from sesame.train.step import count_targets, step_loss
+
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
 
 KINDS: dict[str, dict[str, Any]] = {
     "sutskever": {"depth": 3, "readout": "state"},
@@ -38,14 +39,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "coverage": {"cell": "gru", "attention": "global", "score": "additive", "coverage": True, "feed": True},
 }  # fmt: skip
 ROLES = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def made(kind: str, seed: int = 1) -> RecurrentSeq2Seq:

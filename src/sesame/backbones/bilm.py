@@ -96,10 +96,6 @@ class BiLM(Backbone):
     def longest(self) -> int | None:
         return self.config.max_length
 
-    @property
-    def segment_kinds(self) -> int:
-        return 0
-
     def groups(self) -> list[nn.Module]:
         first = self.tokens if self.letters is None else self.letters
         assert first is not None

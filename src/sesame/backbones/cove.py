@@ -86,14 +86,6 @@ class CoVe(Backbone):
     def blocks(self) -> nn.ModuleList:  # type: ignore[override]
         return self.encoder.layers
 
-    @property
-    def longest(self) -> int | None:
-        return None
-
-    @property
-    def segment_kinds(self) -> int:
-        return 0
-
     def groups(self) -> list[nn.Module]:
         return [self.tokens, *self.encoder.layers]
 

@@ -96,10 +96,6 @@ class LSTM(Backbone):
     def longest(self) -> int | None:
         return self.config.max_length
 
-    @property
-    def segment_kinds(self) -> int:
-        return 0
-
     def groups(self) -> list[nn.Module]:
         return [self.tokens, *self.blocks]
 

@@ -121,14 +121,6 @@ class RecurrentSeq2Seq(Backbone):
     def blocks(self) -> list[nn.Module]:  # type: ignore[override]
         return [*self.encoder.layers, *self.decoder.stack.layers]
 
-    @property
-    def longest(self) -> int | None:
-        return None
-
-    @property
-    def segment_kinds(self) -> int:
-        return 0
-
     def groups(self) -> list[nn.Module]:
         ends = [module for module in (self.decoder.looking, self.decoder.out) if module is not None]
         return [self.tokens, *self.encoder.layers, self.starts, *self.decoder.stack.layers, *ends]

@@ -126,10 +126,6 @@ class Tagger(Backbone):
     def longest(self) -> int | None:
         return None if self.lm is None else self.lm.longest
 
-    @property
-    def segment_kinds(self) -> int:
-        return 0
-
     def train(self, mode: bool = True) -> "Tagger":
         super().train(mode)
         if self.lm is not None:

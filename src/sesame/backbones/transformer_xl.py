@@ -80,10 +80,6 @@ class TransformerXL(Remembering):
         with torch.no_grad():  # rows that no id points at are never saved: they must not count in a norm of the table
             self.tokens.weight[config.vocab :] = 0.0
 
-    @property
-    def segment_kinds(self) -> int:
-        return 0
-
     def forward(
         self,
         batch: Batch,
