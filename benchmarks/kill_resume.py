@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +41,18 @@ def make_text(path: Path, documents: int = 150, seed: int = 0) -> Path:
     return path
 
 
-def command(text: Path, out: Path, steps: int = 60, save_steps: int = 10) -> list[str]:
+def command(
+    text: Path,
+    out: Path,
+    steps: int = 60,
+    save_steps: int = 10,
+    recipe: str = "bert",
+    settings: Sequence[str] = SETTINGS,
+) -> list[str]:
     """`sesame pretrain` on a model so small that a step takes milliseconds."""
-    begin = [sys.executable, "-m", "sesame", "pretrain", "bert", "--text", str(text), "--out", str(out)]
+    begin = [sys.executable, "-m", "sesame", "pretrain", recipe, "--text", str(text), "--out", str(out)]
     rest = ["--steps", str(steps), "--save-steps", str(save_steps), "--device", "cpu", "--precision", "fp32"]
-    return [*begin, *rest, *(word for setting in SETTINGS for word in ("--set", setting))]
+    return [*begin, *rest, *(word for setting in settings for word in ("--set", setting))]
 
 
 def start(arguments: list[str], cache: Path, log: Path) -> subprocess.Popen[bytes]:

@@ -40,6 +40,8 @@ class Job:
 
 def warm_up(modules: list[str]) -> None:
     """Let the server that all processes come from import `modules`, while the caller goes on."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the cores to others
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # an import must not open the GPU: forks follow
     FORKS.set_forkserver_preload(modules)
     forkserver.ensure_running()
 
