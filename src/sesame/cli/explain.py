@@ -1,4 +1,4 @@
-"""Commands that show what a model has learnt: `neighbours`."""
+"""Commands that show what a model has learnt: `explain`, `neighbours`."""
 
 import json as jsonlib
 from pathlib import Path
@@ -14,7 +14,50 @@ AROUND = 42  # characters on each side of a word in a table
 
 
 def register(app: typer.Typer) -> None:
+    app.command()(explain)
     app.command()(neighbours)
+
+
+def explain(
+    model: str = typer.Argument(..., help="A model folder, or a run."),
+    text: str | None = typer.Argument(
+        None, help="The text; neighbours: a word; layers need none, nor heads with --data."
+    ),
+    what: str = typer.Option(..., help="attention, attribution, heads, layers or neighbours."),
+    out: Path | None = typer.Option(None, help="The page (.html) or picture (.png, .svg). Figures are told anyway."),
+    pair: str | None = typer.Option(None, help="A second text; for questions the context."),
+    task: str | None = typer.Option(None, help="The task by name, if the model was taught several; 'mask' for none."),
+    label: str = typer.Option("", help="The label, tag or token asked about; qa: span, start or end; else an answer."),
+    at: str = typer.Option("", help="tag: a word or its number; masks: the number of one."),
+    baseline: str = typer.Option("", help="attribution: what stands for no text, mask (default) or pad."),
+    layer: int | None = typer.Option(None, min=1, help="attention as a picture: from 1; by default the last."),
+    head: int | None = typer.Option(None, min=1, help="attention as a picture: one head; by default all."),
+    data: str | None = typer.Option(None, help="Labelled rows for heads and layers; texts for neighbours."),
+    kind: str | None = typer.Option(None, help="layers: classify, regress or tag; by default as the model was taught."),
+    text_column: str | None = typer.Option(None, help="The column of the text; guessed otherwise."),
+    pair_column: str | None = typer.Option(None, help="The column of the second text."),
+    label_column: str | None = typer.Option(None, help="The column of the label."),
+    device: str = typer.Option("auto", help="auto, cpu or cuda."),
+    json: bool = typer.Option(False, "--json", help="JSON instead of a table."),
+) -> None:
+    """Look inside a model: where it looks, what each token adds, what each head is worth, what each layer knows.
+
+    Example: sesame explain runs/tickets "The parcel never came." --what attribution --out parcel.html
+    """
+    from sesame.cli import explanations
+    from sesame.cli.answers import check_utf8
+
+    for given in (text, pair, label):
+        check_utf8(given or "", "the command line")
+    if what == "neighbours" and text is not None and data is not None:
+        neighbours(model, text, [data], 3, 500, 12, None, "sum-last-4", "letters", out, device, json)
+        return
+    columns = {"text": text_column, "pair": pair_column, "label": label_column}
+    wanted = explanations.Wanted(
+        model, text, pair, task, label, at, baseline, layer, head, data, kind,
+        {role: name for role, name in columns.items() if name is not None}, out, device, json,
+    )  # fmt: skip
+    explanations.show(what, wanted)
 
 
 def neighbours(

@@ -31,8 +31,18 @@ class Alignment:
     layers: int
 
 
-def align(parts: Parts, source: str, answer: str | None = None, layer: int | None = None, beams: int = 5) -> Alignment:
-    """The looks behind an answer: the model's own, or the one given; `layer` from 1, otherwise the last but one."""
+@dataclass(frozen=True)
+class Told:
+    """A source and an answer to it as numbers."""
+
+    read: list[int]  # the source in its own order
+    order: list[int]  # which of it is read first, second ...
+    told: list[int]  # the answer
+    outputs: list[int]  # what the decoder reads to give it
+
+
+def told_and_read(parts: Parts, source: str, answer: str | None = None, beams: int = 5) -> Told:
+    """The model's own answer, or the one given."""
     tokenizer = parts.tokenizer
     if not parts.backbone.answers or tokenizer is None:
         raise SesameError("this model has no encoder and decoder with a tokenizer; an alignment needs both")
@@ -43,15 +53,31 @@ def align(parts: Parts, source: str, answer: str | None = None, layer: int | Non
     else:
         told = [*voice.first, *tokenizer.encode(answer, literal=True).ids, *voice.end[:1]]
     read = tokenizer.encode(source, special=True, literal=True).ids
-    order = _order(tokenizer, len(read), voice.reverse)
     longest = parts.backbone.longest
     if longest is not None and max(len(read), len(told)) > longest:
         raise SesameError(f"the source has {len(read)} and the answer {len(told)} tokens; the model takes {longest}")
-    maps = _maps(parts, [read[at] for at in order], [*voice.start, *told[:-1]])
+    return Told(read, _order(tokenizer, len(read), voice.reverse), told, [*voice.start, *told[:-1]])
+
+
+def looks(parts: Parts, said: Told) -> list[npt.NDArray[np.float32]]:
+    """For each layer of the decoder, for each head, where each token of the answer came from. Shape: (H, answer, source)."""
+    maps = _maps(parts, [said.read[at] for at in said.order], said.outputs)
+    found = []
+    for layer in maps:
+        weights = np.empty((len(layer), len(said.told), len(said.read)), dtype=np.float32)
+        weights[:, :, said.order] = layer[:, len(said.outputs) - len(said.told) :]
+        found.append(weights)
+    return found
+
+
+def align(parts: Parts, source: str, answer: str | None = None, layer: int | None = None, beams: int = 5) -> Alignment:
+    """The looks behind an answer: the model's own, or the one given; `layer` from 1, otherwise the last but one."""
+    said = told_and_read(parts, source, answer, beams)
+    maps = looks(parts, said)
     number = _layer(layer, len(maps))
-    weights = np.empty((len(told), len(read)), dtype=np.float32)
-    weights[:, order] = maps[number - 1][len(voice.start) - 1 :]
-    return Alignment(_shown(tokenizer, read), _shown(tokenizer, told), weights, number, len(maps))
+    assert parts.tokenizer is not None
+    source_tokens, answer_tokens = (_shown(parts.tokenizer, ids) for ids in (said.read, said.told))
+    return Alignment(source_tokens, answer_tokens, maps[number - 1].mean(0), number, len(maps))
 
 
 def _order(tokenizer: Tokenizer, size: int, reverse: bool) -> list[int]:
@@ -62,7 +88,7 @@ def _order(tokenizer: Tokenizer, size: int, reverse: bool) -> list[int]:
 
 
 def _maps(parts: Parts, read: list[int], outputs: list[int]) -> list[npt.NDArray[np.float32]]:
-    """For each layer the mean of its heads. Shape: (K, L)."""
+    """For each layer all heads. Shape: (H, K, L)."""
     device = parts.backbone.token_table().device
     batch = Batch(torch.tensor([read]), torch.tensor([len(read)]), outputs=torch.tensor([outputs]), full=True).to(
         device
@@ -72,7 +98,7 @@ def _maps(parts: Parts, read: list[int], outputs: list[int]) -> list[npt.NDArray
         found = parts.backbone(batch, maps=True).maps
     if not found:
         raise SesameError("this model answers without attention, so there is no alignment; train one with attention")
-    return [layer[0].float().mean(0).cpu().numpy() for layer in found]
+    return [layer[0].float().cpu().numpy() for layer in found]
 
 
 def _layer(wanted: int | None, count: int) -> int:

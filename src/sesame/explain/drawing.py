@@ -45,7 +45,7 @@ def check_picture(path: Path) -> None:
 def draw_alignment(found: Alignment, path: Path, title: str = "") -> None:
     """The source above, the answer on the left; the darker, the more it looked there."""
     rows, columns = found.weights.shape
-    figure = _figure(2.2 + 0.36 * columns, 1.6 + 0.36 * rows)
+    figure = new_figure(2.2 + 0.36 * columns, 1.6 + 0.36 * rows)
     axes = figure.add_subplot()
     axes.imshow(found.weights, cmap="Greys", vmin=0.0, vmax=max(float(found.weights.max()), 1e-6), aspect="equal")
     axes.xaxis.tick_top()
@@ -57,7 +57,7 @@ def draw_alignment(found: Alignment, path: Path, title: str = "") -> None:
     axes.grid(which="minor", color="#dddddd", linewidth=0.5)
     which = f"layer {found.layer} of {found.layers}, mean of its heads" if found.layers > 1 else "attention"
     axes.set_xlabel(title or f"Where the decoder looks ({which})", parse_math=False)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def draw_vectors(
@@ -68,7 +68,7 @@ def draw_vectors(
     if len(vectors) < 3:
         raise SesameError(f"{len(vectors)} texts are too few for a picture of their vectors; give at least 3")
     points, shares = components(vectors)
-    figure = _figure(7.0, 5.6)
+    figure = new_figure(7.0, 5.6)
     axes = figure.add_subplot()
     kinds = list(dict.fromkeys(labels)) if labels is not None else [""]
     given = np.array(labels if labels is not None else [""] * len(vectors))
@@ -76,21 +76,21 @@ def draw_vectors(
         of_kind = points[given == kind]
         axes.scatter(
             of_kind[:, 0], of_kind[:, 1], s=26, color=COLORS[number % len(COLORS)], alpha=0.8, linewidths=0,
-            marker=MARKERS[number % len(MARKERS)], label=_cut(kind) or None,
+            marker=MARKERS[number % len(MARKERS)], label=cut(kind) or None,
         )  # fmt: skip
     middle = points[:, 0].min() / 2 + points[:, 0].max() / 2
     for (x, y), name in zip(points, names or (), strict=False):
         side, shift = ("right", -5) if x > middle else ("left", 5)  # towards the middle, where there is room
         axes.annotate(
-            _cut(name), (x, y), (shift, 3), textcoords="offset points", ha=side, fontsize=SIZE - 2, parse_math=False
+            cut(name), (x, y), (shift, 3), textcoords="offset points", ha=side, fontsize=SIZE - 2, parse_math=False
         )
     if labels is not None:
         _legend(axes)
     axes.set_xlabel(f"first principal component ({shares[0]:.0%} of the variance)")
     axes.set_ylabel(f"second ({shares[1]:.0%})")
     axes.set_title(title or f"{len(vectors)} texts, PCA of their vectors", loc="left", fontsize=SIZE, parse_math=False)
-    _bare(axes)
-    _write(figure, path)
+    bare(axes)
+    write_figure(figure, path)
 
 
 def components(vectors: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], list[float]]:
@@ -107,7 +107,7 @@ def components(vectors: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64
 
 def draw_lengths(groups: Sequence[Group], path: Path, title: str = "") -> None:
     """BLEU over source length, a line with its interval for each system."""
-    figure = _figure(7.0, 4.4)
+    figure = new_figure(7.0, 4.4)
     axes = figure.add_subplot()
     at = np.arange(len(groups))
     for number, name in enumerate(groups[0].scores):
@@ -117,27 +117,27 @@ def draw_lengths(groups: Sequence[Group], path: Path, title: str = "") -> None:
         if all(score.low is not None and score.high is not None for score in scores):
             low, high = (np.array([100 * getattr(score, end) for score in scores]) for end in ("low", "high"))
             axes.fill_between(at, low, high, color=color, alpha=0.12, linewidth=0)
-        axes.plot(at, middle, color=color, marker=MARKERS[number % len(MARKERS)], markersize=5, label=_cut(name))
+        axes.plot(at, middle, color=color, marker=MARKERS[number % len(MARKERS)], markersize=5, label=cut(name))
     axes.set_xticks(at, [f"{group.name}\n({len(group.rows)})" for group in groups])
     axes.set_ylim(bottom=0)
     axes.set_xlabel("words of the source (sentences)")
     axes.set_ylabel("BLEU")
     axes.set_title(title or "BLEU by length of the source", loc="left", fontsize=SIZE, parse_math=False)
     _legend(axes)
-    _bare(axes)
-    _write(figure, path)
+    bare(axes)
+    write_figure(figure, path)
 
 
 # ---- what all of them share -----------------------------------------------------------------------------------------
 
 
-def _figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(min(width, 40.0), min(height, 40.0)), layout="constrained")
 
 
-def _bare(axes: "Axes") -> None:
+def bare(axes: "Axes") -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="#e5e5e5", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -149,12 +149,12 @@ def _legend(axes: "Axes") -> None:
         text.set_parse_math(False)
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _write(figure: "Figure", path: Path) -> None:
+def write_figure(figure: "Figure", path: Path) -> None:
     check_picture(path)
     from matplotlib import rc_context
 
