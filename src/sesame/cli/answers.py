@@ -24,7 +24,7 @@ def lines_of(texts: list[str] | None, file: Path | None, empty: bool = False) ->
 
     if texts:
         for text in texts:
-            _check_utf8(text, "the command line")
+            check_utf8(text, "the command line")
         return texts
     if file is None and sys.stdin.isatty():
         raise SesameError('give a text, such as "Paris is the [MASK] of France.", or --file FILE, or pipe lines in')
@@ -34,7 +34,7 @@ def lines_of(texts: list[str] | None, file: Path | None, empty: bool = False) ->
     return found if empty else [line for line in found if line.strip()]
 
 
-def _check_utf8(text: str, place: str) -> None:
+def check_utf8(text: str, place: str) -> None:
     """Bytes that are no UTF-8 reach Python as lone surrogates."""
     from sesame.errors import SesameError
 
@@ -60,7 +60,7 @@ def _lines(file: Path | None) -> Iterator[str]:
     if file is None:
         for number, line in enumerate(sys.stdin.buffer, 1):
             text = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
-            _check_utf8(text, f"standard input, line {number}")
+            check_utf8(text, f"standard input, line {number}")
             yield text
     else:
         for document in read_documents([file]):

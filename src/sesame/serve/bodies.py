@@ -1,0 +1,171 @@
+"""What a client may send: one body for each thing that can be asked.
+
+Strict: a number in quotes is no number, an unknown key is a mistake, NaN is none. Sizes that belong to a server (`limits.py`)
+are checked by `asking.py`.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Name = Annotated[str, Field(max_length=200)]
+Some = Annotated[list[str], Field(min_length=1)]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    model: Name | None = Field(None, description="Which model; needed when several are served.")
+
+
+class Texts(Body):
+    text: str | None = Field(None, description="One text ...")
+    texts: Some | None = Field(None, description="... or several.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Texts":
+        either(self.text, self.texts, "text", "texts")
+        return self
+
+    def inputs(self) -> list[Any]:
+        return [self.text] if self.texts is None else list(self.texts)
+
+
+class TaskTexts(Texts):
+    task: Name | None = Field(None, description="Which task; needed when several of this kind were taught.")
+
+
+class PairTexts(TaskTexts):
+    pair: str | None = Field(None, description="The second text of a pair, beside text.")
+    pairs: Some | None = Field(None, description="The second texts, beside texts.")
+
+    @model_validator(mode="after")
+    def _as_many(self) -> "PairTexts":
+        if (self.pair is not None and self.text is None) or (self.pairs is not None and self.texts is None):
+            raise ValueError("pair stands beside text, pairs beside texts")
+        if self.pairs is not None and self.texts is not None and len(self.pairs) != len(self.texts):
+            raise ValueError(f"{len(self.texts)} texts have {len(self.pairs)} pairs; give as many")
+        return self
+
+    def inputs(self) -> list[Any]:
+        if self.texts is None:
+            return [(self.text, self.pair)]
+        seconds: Sequence[str | None] = self.pairs or [None] * len(self.texts)
+        return list(zip(self.texts, seconds, strict=True))
+
+
+class Question(Body):
+    task: Name | None = None
+    question: str | None = Field(None, description="One question and its context ...")
+    context: str | None = None
+    questions: Some | None = Field(None, description="... or several and as many contexts.")
+    contexts: Some | None = None
+    best: int = Field(1, ge=1, le=20, description="How many answers; a model gives five at most.")
+
+    @model_validator(mode="after")
+    def _both(self) -> "Question":
+        either(self.question, self.questions, "question", "questions")
+        either(self.context, self.contexts, "context", "contexts")
+        if (self.question is None) != (self.context is None):
+            raise ValueError("context stands beside question, contexts beside questions")
+        if self.questions is not None and len(self.questions) != len(self.contexts or []):
+            raise ValueError(f"{len(self.questions)} questions have {len(self.contexts or [])} contexts; give as many")
+        return self
+
+    def inputs(self) -> list[Any]:
+        if self.questions is None:
+            return [(self.question, self.context)]
+        return list(zip(self.questions, self.contexts or [], strict=True))
+
+
+class Gaps(Texts):
+    top: int = Field(5, ge=1, le=50, description="How many tokens for each gap.")
+
+
+class Sides(Body):
+    a: str | Some = Field(description="One text or several ...")
+    b: str | Some = Field(description="... and what each is compared with.")
+
+    def sides(self) -> tuple[list[str], list[str]]:
+        a, b = ([side] if isinstance(side, str) else list(side) for side in (self.a, self.b))
+        return a, b
+
+    def inputs(self) -> list[Any]:
+        a, b = self.sides()
+        return a + b
+
+
+class Speech(Texts):
+    max_tokens: int | None = Field(None, ge=1, description="New tokens at most.")
+    beams: int | None = Field(None, ge=1, le=32, description="Hypotheses that a search follows; 1: greedy.")
+    temperature: float | None = Field(None, gt=0, le=100, description="Draws tokens instead of searching.")
+    top_k: int | None = Field(None, ge=0, le=1_000_000, description="Draws from the k likeliest tokens.")
+    top_p: float | None = Field(None, gt=0, le=1, description="Draws from the fewest tokens that hold this share.")
+    seed: int | None = Field(None, ge=0, lt=2**63, description="Draws; another seed draws other tokens.")
+    best: int = Field(1, ge=1, le=20, description="How many outputs for each text.")
+    alternatives: int = Field(0, ge=0, le=10, description="Other tokens at each step of the best output.")
+
+    def settings(self) -> dict[str, Any]:
+        """As `sesame.generate.Settings` names them."""
+        asked: dict[str, Any] = {"most": self.max_tokens, "beams": self.beams, "best": self.best}
+        drawn = {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p, "seed": self.seed}
+        drawn = {name: value for name, value in drawn.items() if value is not None}
+        if drawn:
+            asked |= {"beams": self.beams or 1, "sample": True, **drawn}
+        return {name: value for name, value in asked.items() if value is not None}
+
+
+class Source(Speech):
+    alignment: bool = Field(False, description="Also where the decoder looked.")
+
+
+class Look(Body):
+    text: str
+    pair: str | None = None
+    layer: int | None = Field(None, ge=0, le=1000, description="From 0; with head: the steps of this one.")
+    head: int | None = Field(None, ge=0, le=1000, description="From 0.")
+
+    @model_validator(mode="after")
+    def _both(self) -> "Look":
+        if (self.layer is None) != (self.head is None):
+            raise ValueError("layer and head are given together, or neither")
+        return self
+
+    def inputs(self) -> list[Any]:
+        return [(self.text, self.pair)]
+
+
+class Answers(BaseModel):
+    model: str
+    answers: list[Any]
+
+
+class Wrong(BaseModel):
+    error: str
+
+
+class Health(BaseModel):
+    status: Literal["ready", "stopping"]
+    models: list[str] | None = None
+
+
+BODIES: dict[str, type[Body]] = {
+    "classify": PairTexts,
+    "regress": PairTexts,
+    "tag": TaskTexts,
+    "qa": Question,
+    "fill": Gaps,
+    "embed": Texts,
+    "similarity": Sides,
+    "generate": Speech,
+    "translate": Source,
+    "tokenize": Texts,
+    "attention": Look,
+    "nsp": PairTexts,
+}
+
+
+def either(one: object, many: object, name: str, names: str) -> None:
+    if (one is None) == (many is None):
+        raise ValueError(f"give either {name} or {names}")

@@ -1,0 +1,44 @@
+// The server's answers, or its one sentence as an Error.
+
+const ROOT = new URL("../", import.meta.url);
+const KEY = "sesame-key";
+
+export class Refused extends Error {
+  constructor(sentence, status) {
+    super(sentence);
+    this.status = status;
+  }
+}
+
+export function setKey(key) {
+  sessionStorage.setItem(KEY, key);
+}
+
+export async function models() {
+  return (await call("v1/models", {})).models;
+}
+
+/** The answers to one question, one for each text. */
+export async function ask(what, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  const reply = await call(`v1/${what}`, { method: "POST", headers, body: JSON.stringify(body), signal });
+  return reply.answers ?? [reply];
+}
+
+async function call(path, options) {
+  const key = sessionStorage.getItem(KEY);
+  const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  let response;
+  try {
+    response = await fetch(new URL(path, ROOT), { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused("The server does not answer; is it still running?", 0);
+  }
+  const reply = await response.json().catch((error) => {
+    if (error.name === "AbortError") throw error;
+    return null;
+  });
+  if (response.ok && reply !== null) return reply;
+  throw new Refused(reply?.error ?? `The server answered ${response.status} without saying why.`, response.status);
+}

@@ -1,0 +1,78 @@
+// Asks which models are served, shows a panel for everything some model can do, and keeps the address true.
+
+import { models, setKey } from "./api.js";
+import { h } from "./dom.js";
+import { read, write } from "./fragment.js";
+import { makePanel } from "./panel.js";
+import { makeTabs } from "./tabs.js";
+import attention from "./panels/attention.js";
+import classify from "./panels/classify.js";
+import fill from "./panels/fill.js";
+import generate from "./panels/generate.js";
+import head from "./panels/head.js";
+import pairs from "./panels/pairs.js";
+import qa from "./panels/qa.js";
+import tag from "./panels/tag.js";
+import tokens from "./panels/tokens.js";
+import translate from "./panels/translate.js";
+
+const PANELS = [fill, classify, tag, qa, pairs, translate, generate, tokens, attention, head];
+
+const MANY = 2; // models that are described; of more, only the names stand in the head of the page
+
+const served = document.getElementById("served");
+const main = document.getElementById("main");
+
+async function start() {
+  let found;
+  try {
+    found = await models();
+  } catch (error) {
+    served.textContent = "";
+    const sentence = h("p", { class: "error", role: "alert" }, error.message);
+    main.replaceChildren(sentence, ...(error.status === 401 || error.status === 403 ? [keyForm()] : []));
+    return;
+  }
+  const shown = PANELS.filter((panel) => found.some(panel.serves));
+  served.textContent = found.length <= MANY ? found.map(describe).join(" · ") : `${found.length} models: ${found.map((model) => model.name).join(", ")}`;
+  if (shown.length === 0) main.replaceChildren(h("p", { class: "error" }, "No model is served that this page has a panel for."));
+  else open(shown, found);
+}
+
+function describe(model) {
+  const size = model.parameters >= 1e6 ? `${(model.parameters / 1e6).toFixed(1)} M` : `${(model.parameters / 1e3).toFixed(1)} k`;
+  const parts = [`${size} parameters`, model.layers && `${model.layers} layers`, model.heads && `${model.heads} heads`];
+  return `${model.name} (${parts.filter(Boolean).join(", ")})`;
+}
+
+function open(shown, found) {
+  const parts = new Map(shown.map((panel) => [panel.id, makePanel(panel, found.filter(panel.serves), write)]));
+  main.replaceChildren(...[...parts.values()].map((part) => part.element));
+  const choose = makeTabs(document.getElementById("tabs"), shown, (id) => {
+    parts.forEach((part, other) => { part.element.hidden = other !== id; });
+    document.title = `${shown.find((panel) => panel.id === id).title} · Sesame`;
+    write(id, parts.get(id).values());
+  });
+  const follow = () => {
+    const { panel, values } = read();
+    const part = parts.get(panel);
+    if (part && Object.keys(values).length) part.set(values);
+    choose(part ? panel : shown[0].id);
+    if (part && values.go) part.send();
+  };
+  window.addEventListener("hashchange", follow);
+  follow();
+}
+
+function keyForm() {
+  const key = h("input", { type: "password", id: "key", autocomplete: "off" });
+  const send = (event) => {
+    event.preventDefault();
+    setKey(key.value);
+    start();
+  };
+  const label = h("label", { for: "key" }, "API key");
+  return h("form", { class: "ask", onsubmit: send }, h("div", { class: "field" }, label, key), h("button", { class: "send" }, "Open"));
+}
+
+start();
