@@ -6,10 +6,18 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line does, before PyTorch is loaded
 
+import hypothesis
 import pytest
 import torch
 
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fast tests try a quarter of the cases that all tests try."""
+    if config.option.markexpr == "not slow":
+        hypothesis.settings.register_profile("fast", max_examples=25)
+        hypothesis.settings.load_profile("fast")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,6 +30,15 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """For models so small that a second thread only waits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def one_thread_for_all() -> Iterator[None]:
+    """Also for the fixtures of a file: sums of two threads are other sums."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

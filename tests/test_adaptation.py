@@ -360,6 +360,7 @@ def calm(model: Path, rows: Path, domain: Path, tmp_path_factory: pytest.TempPat
     return out
 
 
+@pytest.mark.slow
 def test_text_then_labels(calm: Path, model: Path) -> None:
     adapted, final = load_parts(calm / "adapted" / "final"), load_parts(calm / "final")
     base = load_parts(model)

@@ -1,7 +1,6 @@
 """Pairs of texts: translation and fine-tuning learn small languages, go on after a crash, write down what they saw."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,21 +29,14 @@ from sesame.train.precision import choose_machine
 from tests.answer_toys import rows, stranger, tokenizer_for, write_rows
 from tests.crashes import crash_while_saving
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
+
 TINY = (
     "backbone.width=64", "backbone.inner=128", "backbone.heads=4", "backbone.depth=2", "backbone.dropout=0.0",
     "tokenizer.size=300", "stages.main.tokens=512", "stages.main.length=32", "optimizer.rate=3e-3", "optimizer.clip=1.0",
     "schedule.warmup=0.1", "schedule.kind='linear'", "objectives.seq2seq.smoothing=0.0",
 )  # fmt: skip
 QUICK = ("stages.main.tokens=512", "objectives.seq2seq.smoothing=0.0")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    """Also for the fixtures: sums of two threads are other sums."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def exact(model: Loaded, kind: str, count: int = 200) -> float:
@@ -89,6 +81,7 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_a_finetuning_writes_down_what_it_saw(taught: Path) -> None:
     results = json.loads((taught / "results.json").read_text())
     sizes = results["data"]["rows"]

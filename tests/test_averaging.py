@@ -1,6 +1,5 @@
 """Means of weights: of checkpoints by `sesame average`, and running ones beside the optimiser."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,18 +17,12 @@ from tests.answer_toys import rows, stranger, write_rows
 from tests.crashes import crash_while_saving
 from tests.tasks.toys import start_folder
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
+
 SETTINGS = (
     "backbone.width=16", "backbone.inner=32", "backbone.heads=2", "backbone.depth=1", "tokenizer.size=300",
     "stages.main.tokens=128", "stages.main.length=32", "optimizer.rate=3e-3",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def run(folder: Path, name: str, *more: str, steps: int = 20) -> Path:

@@ -1,7 +1,6 @@
 """`sesame pretrain awd-lstm`: it reaches the best loss of a known language, a crash changes nothing, parts are one text."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +27,13 @@ from sesame.train.step import count_targets, step_loss
 from tests.crashes import crash_while_saving
 from tests.languages import Chain
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
+
 SETTINGS = (
     "backbone.width=16", "backbone.cell=24", "backbone.depth=2", "stages.main.length=32", "stages.main.batch=8",
     "tokenizer.size=400",
 )  # fmt: skip
 ROLES = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +46,7 @@ def run(text: Path, out: Path, *settings: str, **more: Any) -> Path:
     return pretrain(Wishes("awd-lstm", [str(text)], out, **wanted))
 
 
+@pytest.mark.slow
 def test_a_run_that_crashed_goes_on_to_the_same_weights(text: Path, tmp_path: Path) -> None:
     final = run(text, tmp_path / "calm")
     with crash_while_saving(after=1):

@@ -1,6 +1,5 @@
 """CoVe: a translation model's encoder as context vectors: what they are, padding and order, commands on its folder."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -30,19 +29,13 @@ from sesame.train.precision import choose_machine
 from tests.answer_toys import rows, write_rows
 from tests.crashes import crash_while_saving
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
+
 KINDS: dict[str, dict[str, Any]] = {
     "cove": {"bidirectional": True, "start": "tanh", "attention": "global", "feed": True},
     "gru": {"cell": "gru", "readout": "tanh"},
     "residual": {"residual": True, "inner": 6},
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def translator(seed: int = 0, **settings: Any) -> RecurrentSeq2Seq:

@@ -32,6 +32,7 @@ def run(text: Path, out: Path, *settings: str, **more: Any) -> Path:
     return pretrain(Wishes("elmo", [str(text)], out, **wanted))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("softmax", ["full", "adaptive"])
 def test_a_run_that_crashed_goes_on_to_the_same_weights(softmax: str, text: Path, tmp_path: Path) -> None:
     setting = f"objectives.bilm.softmax={softmax}"
@@ -47,6 +48,7 @@ def test_a_run_that_crashed_goes_on_to_the_same_weights(softmax: str, text: Path
     run(text, tmp_path / "further", setting, start=str(final), steps=4)
 
 
+@pytest.mark.slow
 def test_vectors_of_all_layers_and_a_tagger_on_their_mix(text: Path, tmp_path: Path) -> None:
     final = run(text, tmp_path / "run")
     model = sesame.load(final)

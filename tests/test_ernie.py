@@ -92,6 +92,7 @@ def test_a_crash_in_a_later_stage_changes_nothing(text: Path, names: Path, tmp_p
     assert type(opened).__name__ == "ErnieForPreTraining"
 
 
+@pytest.mark.slow
 def test_without_a_list_phrases_are_hidden(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     final = ernie(text, tmp_path / "run", None)
     assert "no list of entities was given (--entities FILE): stage entities hides phrases" in capsys.readouterr().err

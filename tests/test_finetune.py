@@ -92,6 +92,7 @@ def test_a_keyword_is_learnt(toy: str, begin: Path, tmp_path: Path) -> None:
     assert model.task().config.scale == (0.0, 1.0)
 
 
+@pytest.mark.slow
 def test_the_folder_opens_in_transformers_with_the_same_answers(begin: Path, tmp_path: Path) -> None:
     for kind in ("classify", "regress"):
         folder = tmp_path / kind
@@ -161,6 +162,7 @@ def test_frozen_leaves_the_backbone_as_it_was(begin: Path, tmp_path: Path) -> No
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["full", pytest.param("frozen", marks=SLOW), pytest.param("gradual", marks=SLOW)])
 def test_a_crash_while_saving(strategy: str, begin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In two seeds, the second of which crashes; regress, so that its scale is met half-way too."""
@@ -190,6 +192,7 @@ def test_a_crash_while_saving(strategy: str, begin: Path, tmp_path: Path, monkey
     assert [seed["loss"] for seed in both[0]["seeds"]] == [seed["loss"] for seed in both[1]["seeds"]]
 
 
+@pytest.mark.slow
 def test_other_data_are_noticed(begin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that stopped half-way must not go on with other rows under the same name."""
     train, valid = files(tmp_path, "classify", 48, 16)
@@ -299,6 +302,7 @@ def test_nothing_is_chosen_by_the_test_data(begin: Path, tmp_path: Path) -> None
     assert right == pytest.approx(1 - wrong)
 
 
+@pytest.mark.slow
 def test_a_collapse_is_noticed_and_trained_again(begin: Path, tmp_path: Path) -> None:
     """A rate so high that everything gets one answer; the notes say so, and the run still ends with a report."""
     train, valid = files(tmp_path, "classify", 40, 20)
@@ -312,6 +316,7 @@ def test_a_collapse_is_noticed_and_trained_again(begin: Path, tmp_path: Path) ->
     assert (tmp_path / "run" / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_another_attempt_is_another_training(begin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train, valid = files(tmp_path, "classify", 40, 20)
     answers = iter([True, False, False])
@@ -323,6 +328,7 @@ def test_another_attempt_is_another_training(begin: Path, tmp_path: Path, monkey
     assert results["seeds"][0]["folder"] == "seed-0/again-1"
 
 
+@pytest.mark.slow
 def test_a_collapsed_seed_is_never_the_best(begin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train, valid = files(tmp_path, "classify", 60, 20)
     answers = iter([True, True, True, False])
@@ -441,6 +447,7 @@ def test_very_long_texts_train_and_predict(begin: Path, tmp_path: Path) -> None:
     assert "1 training texts are longer than 32 tokens" in " ".join(results["data"]["notes"])
 
 
+@pytest.mark.slow
 def test_the_run_is_not_spoilt_by_a_copy(begin: Path, tmp_path: Path) -> None:
     """A finished run moved elsewhere still answers: nothing in it points back."""
     train, valid = files(tmp_path, "classify", 24, 8)

@@ -1,6 +1,5 @@
 """`sesame pretrain gpt` and `gpt2`: transformers opens what they write and says the same; they learn a known language."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,19 +26,13 @@ from sesame.recipe import resolve
 from tests.crashes import crash_while_saving
 from tests.languages import Chain, word_tokenizer
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
+
 ROLES = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
 SETTINGS = (
     "backbone.width=32", "backbone.depth=2", "backbone.heads=2", "backbone.max_length=32", "backbone.dropout=0.0",
     "stages.main.length=32", "stages.main.batch=8", "tokenizer.size=300", "optimizer.rate=1e-3",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def run(recipe: str, text: Path, out: Path, **more: Any) -> Path:
@@ -79,6 +72,7 @@ def test_transformers_says_the_same(trained: dict[str, Path], recipe: str, famil
         assert answer.ids == [id for id in said[0, ids.shape[1] :].tolist() if id != model.tokenizer.id("sep")]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_after_a_crash_and_from_a_model(trained: dict[str, Path], tmp_path: Path) -> None:
     text = trained["text"]
     with crash_while_saving(after=1):

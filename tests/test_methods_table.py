@@ -116,6 +116,7 @@ class Enough(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_the_budget_counts_from_the_gate(tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long one waits there; and whoever waits is the same run as one who does not."""
     late, budgets = [0.0], []

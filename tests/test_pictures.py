@@ -104,6 +104,7 @@ def test_few_sentences_make_fewer_groups() -> None:
         by_length(sources, gold, {"cut": systems["cut"][1:]}, rounds=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".png", ".svg"])
 def test_files_are_what_their_names_say(tmp_path: Path, ending: str) -> None:
     odd = ["<b>", "$x_1$", "лук", "^{", "&amp;"]

@@ -1,6 +1,5 @@
 """`sesame pretrain` with recurrent recipes: folders open again, crashes change nothing, parts of a step add up, numbers."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +26,10 @@ from sesame.train.precision import choose_machine
 from tests.answer_toys import rows, tokenizer_for, write_rows
 from tests.crashes import crash_while_saving
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
+
 RECIPES = ("seq2seq", "rnn-encoder-decoder", "rnnsearch", "luong")
 SETTINGS = ("backbone.width=16", "tokenizer.size=300", "stages.main.length=32", "stages.main.tokens=256")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +62,7 @@ def test_a_folder_opens_again_and_answers(recipe: str, pairs: str, tmp_path: Pat
     assert [len(answers) for answers in said] == [2, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "more"), [("luong", ("backbone.dropout=0.2",)), ("rnnsearch", ()),
                                               ("luong", ("backbone.attention=hard",))])  # fmt: skip
 def test_a_crash_changes_no_bit(recipe: str, more: tuple[str, ...], pairs: str, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Skip-thought: triples of sentences, the encoder's vector, both decoders by hand, runs, and what the vectors know."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -39,17 +38,11 @@ from sesame.train.optim import OptimConfig, build_optimizer
 from sesame.train.precision import choose_machine
 from tests.crashes import crash_while_saving
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
+
 PAD, UNK, CLS, SEP = range(4)
 VOCAB = Vocab(20, {"pad": PAD, "unk": UNK, "cls": CLS, "sep": SEP}, front=0)
 LINES = [[5, 6, 7, SEP], [8, SEP], [9, 10, SEP]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def encoder(seed: int = 0, **settings: Any) -> SkipThought:
@@ -214,6 +207,7 @@ def run(text: Path, out: Path, *settings: str, **more: Any) -> Path:
     return pretrain(Wishes("skip-thought", [str(text)], out, **wanted))
 
 
+@pytest.mark.slow
 def test_a_crash_changes_no_bit_and_the_folder_opens(tmp_path: Path) -> None:
     text = make_text(tmp_path / "text.txt", 40)
     final = run(text, tmp_path / "calm", "backbone.bidirectional=true")

@@ -1,6 +1,5 @@
 """Taggers that read a frozen language model: who reads what, padding and order, folders, and what is learnt."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -32,19 +31,13 @@ from sesame.train.precision import choose_machine
 from tests.crashes import crash_while_saving
 from tests.tasks.toys import examples, write_examples
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
+
 TEXTS = ["the dog sees the cat .", "the cat sees a dog .", "a dog and a cat", "the hedgehogs"]
 LINES = ["the doggy sees the xylophone", "a cat", "ёжик sees the dog and a cat ."]
 LM: dict[str, Any] = {"width": 12, "cell": 10, "letter_width": 5, "filters": ((1, 3), (3, 4))}
 SMALL: dict[str, Any] = {"width": 8, "table_width": 6, "letter_width": 5, "filters": ((3, 5),), "unknown": 0.0}
 PLACES = [None, "first", "second"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -289,6 +282,7 @@ def test_a_tagger_learns_context_and_letters(tmp_path: Path) -> None:
     assert [one["tags"] for one in said] == [["O", "B-P", "O", "B-N", "O"], ["O", "O", "B-P", "O"]]
 
 
+@pytest.mark.slow
 def test_a_crash_changes_no_bit(tmp_path: Path) -> None:
     rows, lm = write_rows(tmp_path / "train.conll", 40, 0), elmo(tmp_path / "elmo")
     made = make_tagger(tmp_path / "taglm", train=str(rows), lm=str(lm), settings=(*TINY, "lm_at=second"))

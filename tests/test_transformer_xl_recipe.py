@@ -1,7 +1,6 @@
 """`sesame pretrain transformer-xl`: only memory can know, a crash changes nothing, the folder opens again."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
 from tests.crashes import crash_while_saving
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
+
 PART, PARTS, WORDS = 4, 3, 8
 FILL, ASK = WORDS, WORDS + 1
 STEPS, RATE = 150, 1e-3
@@ -31,15 +32,6 @@ SETTINGS = (
     "backbone.width=32", "backbone.depth=2", "backbone.heads=2", "backbone.memory=12", "objectives.clm.part=12",
     "stages.main.length=48", "stages.main.batch=8", "tokenizer.size=300", "optimizer.rate=1e-3",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    """Also for the fixtures: sums of two threads are other sums."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def told(rows: int, picks: torch.Generator) -> Batch:
@@ -135,6 +127,7 @@ def test_the_recipe_is_the_papers() -> None:
                 assert all(stage.length % found.objectives["clm"].part == 0 for stage in found.stages.values())
 
 
+@pytest.mark.slow
 def test_a_run_that_crashed_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     text = make_text(tmp_path / "text.txt", 40)
 

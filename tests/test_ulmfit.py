@@ -100,6 +100,7 @@ def test_three_stages_and_a_crash_changes_nothing(start: Path, files: Path, tmp_
     assert set(adapted.heads) == {"lm"}
 
 
+@pytest.mark.slow
 def test_answers_do_not_depend_on_those_beside_them(start: Path, files: Path, tmp_path: Path) -> None:
     for strategy in ("ulmfit", "dai-le"):
         out = tmp_path / strategy

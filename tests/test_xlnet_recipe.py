@@ -1,6 +1,5 @@
 """`sesame pretrain xlnet`: it trains, goes on after a crash, and its folder opens in transformers with equal states."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ from sesame.recipe import resolve
 from sesame.text import Tokenizer, train_tokenizer
 from tests.crashes import crash_while_saving
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_all")
+
 ROLES = {"unk": 0, "cls": 3, "sep": 4, "pad": 5, "mask": 6}
 SETTINGS = (
     "backbone.width=32", "backbone.depth=2", "backbone.heads=2", "objectives.plm.part=24", "stages.main.length=64",
@@ -32,15 +33,6 @@ SETTINGS = (
 )  # fmt: skip
 NOTHING = (None,) * 6  # of the other options of `sesame convert`
 TEXTS = ["Return the sum.", "A list of all the files that were found, in the order in which they were read.", "No."]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_for_all() -> Iterator[None]:
-    """Also for the fixtures: sums of two threads are other sums."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +79,7 @@ def test_a_crash_changes_nothing(text: Path, final: Path, tmp_path: Path) -> Non
     assert weights(train(text, tmp_path / "run").parent) == weights(final.parent)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("auto", [AutoModel, XLNetLMHeadModel])
 def test_transformers_opens_the_run(auto: Any, final: Path) -> None:

@@ -137,6 +137,7 @@ def test_predict_from_files_and_standard_input(cli: Cli, taught: Callable[[str],
     assert rows[0]["place"].endswith("a.csv:2")
 
 
+@pytest.mark.slow
 def test_predict_to_files(cli: Cli, taught: Callable[[str], Path], tmp_path: Path) -> None:
     model = taught("tag")
     text = 'w1 alpha, "w2"\nüber\tgamma 👩‍🚀'

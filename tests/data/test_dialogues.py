@@ -105,6 +105,7 @@ shapes = st.lists(st.lists(st.integers(1, 25), min_size=1, max_size=6), min_size
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(shape=shapes, length=st.integers(12, 60), epoch=st.integers(0, 5))
 def test_every_label_is_true(

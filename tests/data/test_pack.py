@@ -78,6 +78,7 @@ def test_examples_are_well_formed(
             assert 1 < middle < size - 2  # both sides hold something
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(shape=shapes, length=st.integers(8, 40), kind=st.sampled_from(["sentences", "documents", "blocks"]))
 def test_single_texts_lose_nothing(

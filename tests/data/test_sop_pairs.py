@@ -24,6 +24,7 @@ def owners(part: Part) -> dict[int, int]:
     return {int(id): n for n, (a, b) in enumerate(bounds) for id in part.store.tokens[a:b]}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(shape=shapes, length=st.integers(8, 40))
 def test_sides_are_neighbours_in_one_document(

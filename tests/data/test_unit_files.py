@@ -94,6 +94,7 @@ def _spans(words: torch.Tensor) -> list[tuple[int, int]]:
     return [(a, b) for a, b in zip([0, *edges], [*edges, len(flat)], strict=True) if flat[a] > 0]
 
 
+@pytest.mark.slow
 def test_phrases_of_docstrings_are_phrases(store: Store, tokenizer: Tokenizer) -> None:
     units = Units(tokenizer)
     starts, words = units.starts(store, "phrases"), units.starts(store, "words")

@@ -198,6 +198,7 @@ def holes(value: Any, random: Random, share: float) -> Any:
     return [holes(part, random, share) for part in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(random=st.randoms(use_true_random=False), share=st.sampled_from([0.02, 0.1, 0.3]))
 def test_missing_parts_never_break_the_page(

@@ -149,6 +149,7 @@ def test_half_of_the_scores_cost_half() -> None:
     assert flops_per_token(left, Work(128, 0.15)) > flops_per_token(both, Work(128, 0.15))  # all places are computed
 
 
+@pytest.mark.slow
 def test_a_run_that_crashed_goes_on_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The recipe end to end; transformers' BERT is not left to right, so the folder is of our own kind."""
     text = make_text(tmp_path / "text.txt", 40)

@@ -195,6 +195,7 @@ def test_other_noise_is_undone_to_the_optimum(one_thread: None) -> None:
     check(Trial("denoise", Steps(2), 2, noise))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_who_is_shown_the_answer_is_found_out(seed: int, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A decoder that reads the token that it has to tell."""

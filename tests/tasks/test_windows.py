@@ -104,6 +104,7 @@ def test_too_short_windows_are_refused() -> None:
         Inputs(TOKENIZERS["words"], 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_fifty_thousand_words(kind: str) -> None:
     inputs = Inputs(TOKENIZERS[kind], 512)

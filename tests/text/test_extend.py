@@ -105,6 +105,7 @@ TEXTS = st.lists(PARTS | st.text(max_size=4), max_size=12).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(TEXTS)
 def test_new_ids_stand_for_exactly_their_old_pieces(extended: dict[str, Pair], text: str) -> None:
