@@ -18,7 +18,7 @@ from tests.page.fake import Fake
 WIDE, PHONE = (1200, 900), (360, 740)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while a browser is open its event loop runs, and other tests want one of their own
 def browser() -> Iterator[Any]:
     path = os.environ.get("SESAME_CHROMIUM") or shutil.which("chromium")
     if not path or not Path(path).exists():
@@ -37,7 +37,7 @@ def fake() -> Iterator[Fake]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def windows(browser: Any) -> Iterator[Callable[..., Any]]:
     """One window for each kind that is asked for: opening one takes longer than most tests."""
     found: dict[str, Any] = {}

@@ -24,6 +24,7 @@ from sesame.nn.attention.multihead import take
 from sesame.nn.block import Block
 from sesame.nn.packed import Precision, pack, part_of
 from sesame.nn.positions import rotate, rotations
+from sesame.nn.steady import one_thread
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ class Layer:
             asking, keyed, valued = (
                 part.view(run.rows, -1, *q.shape[1:]).transpose(1, 2) for part in (q[mine], k[keys], v[keys])
             )
-            answer = F.scaled_dot_product_attention(asking, keyed, valued, is_causal=self.causal)
+            with one_thread():
+                answer = F.scaled_dot_product_attention(asking, keyed, valued, is_causal=self.causal)
             found[mine].view(run.rows, -1, *q.shape[1:]).copy_(answer.transpose(1, 2))
         return self.out(found.flatten(1))
 

@@ -12,6 +12,7 @@ import torch
 from sesame.api import Loaded
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
+from sesame.nn.steady import Steady
 from sesame.serve.attention import head_steps, maps
 from sesame.serve.spoken import spoken
 from sesame.tasks import Reply
@@ -130,7 +131,7 @@ def nsp(loaded: Loaded, inputs: Sequence[tuple[str, str]]) -> list[Answer]:
         device = loaded.parts.backbone.token_table().device
         lengths = torch.tensor([len(encoding.ids)])
         batch = Batch(torch.tensor([encoding.ids]), lengths, segments=torch.tensor([encoding.segments]), full=True)
-        with torch.inference_mode():
+        with torch.inference_mode(), Steady():
             first = loaded.parts.backbone(batch.to(device)).last[:, 0]
             logits = loaded.parts.heads["nsp"](loaded.parts.heads["pooler"](first).tanh())
         follows, elsewhere = logits[0].float().softmax(-1).tolist()

@@ -11,6 +11,7 @@ from sesame.backbones import Backbone
 from sesame.backbones.fast import FastEncoder
 from sesame.data.batch import Batch
 from sesame.data.examples import Example
+from sesame.nn.steady import Steady
 from sesame.progress import Bar
 from sesame.tasks.base import Item, Reply, Task
 from sesame.tasks.streams import side_by_side, tokens_each
@@ -31,8 +32,12 @@ def logits_of(
     pad: int,
     precision: torch.dtype | None = None,
     progress: Bar | None = None,
+    alike: bool = False,
 ) -> list[Tensor]:
-    """The logits of every item, on the CPU, in the order given; `precision` bfloat16 computes a `Backbone` in it."""
+    """The logits of every item, on the CPU, in the order given; `precision` bfloat16 computes a `Backbone` in it.
+
+    With `alike` a backbone on a CPU is given rows of one length at a time: padding would change the last bits.
+    """
     found: list[Tensor] = [torch.empty(0)] * len(items)
     fast = isinstance(backbone, FastEncoder)
     device = next(backbone.parameters()).device if isinstance(backbone, Backbone) else torch.device("cpu")
@@ -54,7 +59,7 @@ def logits_of(
     training = [module.training for module in modules]
     for module in modules:
         module.eval()
-    groups = _groups(items, tokens)
+    groups = _groups(items, tokens, alike and device.type == "cpu" and isinstance(backbone, Backbone))
     if fast:
         side_by_side(work, groups[::-1])
     else:
@@ -66,28 +71,35 @@ def logits_of(
 
 
 def _logits(task: Task, backbone: Backbone | FastEncoder | Engine, batch: Batch, tokens: int) -> Tensor:
-    if isinstance(backbone, FastEncoder):
+    if isinstance(backbone, FastEncoder):  # steady by itself
         last = task.config.layers == "last"
         features = [task.features(backbone(part, task.looks_at(part), last)) for part in _slices(batch, tokens)]
     elif isinstance(backbone, Backbone):
-        features = [task.features(backbone(part, task.looks_at(part))) for part in _slices(batch, tokens)]
+        with Steady():
+            features = [task.features(backbone(part, task.looks_at(part))) for part in _slices(batch, tokens)]
     else:
         return backbone.logits(batch)
-    return task.logits(torch.cat(features, dim=1), batch)
+    with Steady():
+        return task.logits(torch.cat(features, dim=1), batch)
 
 
 def answer(task: Task, examples: Sequence[Example], items: Sequence[Item], logits: Sequence[Tensor]) -> list[Reply]:
     return [task.read(*each) for each in zip(logits, items, examples, strict=True)]
 
 
-def _groups(items: Sequence[Item], tokens: int) -> list[list[int]]:
-    """Indices by length: a group's windows, padded to its longest, fill at most `tokens` places."""
+def _groups(items: Sequence[Item], tokens: int, alike: bool = False) -> list[list[int]]:
+    """Indices by length: a group's windows, padded to its longest, fill at most `tokens` places.
+
+    With `alike` a group has one width, and padding in all of its items or in none.
+    """
     groups: list[list[int]] = []
+    sizes = [[len(window.ids) for window in item.windows] for item in items]
+    shapes = [(max(each), min(each) < max(each)) for each in sizes]
     rows = 0
-    for index in sorted(range(len(items)), key=lambda i: max(len(w.ids) for w in items[i].windows)):
-        width = max(len(window.ids) for window in items[index].windows)
-        more = len(items[index].windows)
-        if groups and (rows + more) * width <= tokens:
+    for index in sorted(range(len(items)), key=shapes.__getitem__):
+        more = len(sizes[index])
+        fits = bool(groups) and (rows + more) * shapes[index][0] <= tokens
+        if fits and not (alike and shapes[index] != shapes[groups[-1][0]]):
             groups[-1].append(index)
             rows += more
         else:

@@ -15,6 +15,7 @@ from sesame.config import unknown
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
+from sesame.nn.steady import Steady, row_sums
 from sesame.progress import Bar
 from sesame.tasks.answer import Engine
 from sesame.tasks.inputs import batch_of, by_length
@@ -23,9 +24,9 @@ from sesame.tasks.streams import side_by_side, tokens_each
 from sesame.text import Encoding, Tokenizer
 
 POOLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "mean": lambda x, real: (x * real[..., None]).sum(1) / real.sum(1)[:, None],
-    "max": lambda x, real: x.masked_fill(~real[..., None], -torch.inf).amax(1),
-    "cls": lambda x, real: x[:, 0],
+    "mean": lambda x, lengths: row_sums(x, lengths) / lengths[:, None],
+    "max": lambda x, lengths: x.masked_fill(~_real(x, lengths), -torch.inf).amax(1),
+    "cls": lambda x, lengths: x[:, 0],
 }
 
 
@@ -54,9 +55,9 @@ def embed(
         batch = batch_of([encodings[i] for i in group], pad).to(device)
         with torch.inference_mode():
             if isinstance(backbone, Backbone | FastEncoder):
-                vectors = _pool(
-                    _encode(backbone, batch, layers, pooling), layers, pooling, pooler, _cls(backbone, batch)
-                ).cpu()
+                encoded = _encode(backbone, batch, layers, pooling)
+                with Steady():
+                    vectors = _pool(encoded, layers, pooling, pooler, _cls(backbone, batch)).cpu()
             else:
                 vectors = backbone.logits(batch)
         for row, index in enumerate(group):
@@ -68,17 +69,18 @@ def embed(
         tokens = tokens_each(sum(len(encoding.ids) for encoding in encodings))
         side_by_side(work, by_length(encodings, tokens)[::-1])
     else:
-        for group in by_length(encodings):
+        for group in by_length(encodings, alike=isinstance(backbone, Backbone) and device.type == "cpu"):
             work(group)
     return found
 
 
 def _encode(backbone: Backbone | FastEncoder, batch: Batch, layers: str, pooling: str) -> Encoded:
     """No more of the last layer than is read."""
-    if layers != "last":
-        return backbone(batch)
-    only = _cls(backbone, batch) if pooling in ("cls", "pooler") else None
-    return backbone(batch, only, last=True) if isinstance(backbone, FastEncoder) else backbone(batch, only)
+    only = _cls(backbone, batch) if layers == "last" and pooling in ("cls", "pooler") else None
+    if isinstance(backbone, FastEncoder):
+        return backbone(batch, only, last=layers == "last")
+    with Steady():
+        return backbone(batch, only)  # type: ignore[no-any-return]
 
 
 def _cls(backbone: Backbone | FastEncoder, batch: Batch) -> Tensor:
@@ -94,7 +96,8 @@ def _pool(encoded: Encoded, layers: str, pooling: str, pooler: nn.Module | None,
     if pooling in ("cls", "pooler"):
         first = (chosen if encoded.only is not None else take(chosen, cls))[:, 0]
         return first if pooling == "cls" or pooler is None else pooler(first).tanh()
-    batch = encoded.batch
-    if pooling == "mean" and batch.full:
-        return chosen.mean(1)
-    return POOLS[pooling](chosen, torch.arange(batch.ids.shape[1], device=chosen.device)[None] < batch.lengths[:, None])
+    return POOLS[pooling](chosen, encoded.batch.lengths)
+
+
+def _real(x: Tensor, lengths: Tensor) -> Tensor:
+    return (torch.arange(x.shape[1], device=x.device)[None] < lengths[:, None])[..., None]

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from sesame.backbones import Backbone
 from sesame.backbones.fast import FastEncoder
+from sesame.data.batch import Batch
 from sesame.errors import SesameError
+from sesame.nn.steady import Steady
 from sesame.tasks.answer import Engine
 from sesame.tasks.inputs import batch_of, by_length
 from sesame.tasks.streams import side_by_side, tokens_each
@@ -61,8 +63,9 @@ def fill(
                 assert head is not None
                 assert table is not None
                 batch, at = batch.to(table.device), at.to(table.device)
-                hidden = backbone(batch, at).take(at)
-                rows = [head(hidden[row, : len(places[i])], table) for row, i in enumerate(group)]
+                hidden = _hidden(backbone, batch, at)
+                with Steady():
+                    rows = [head(hidden[row, : len(places[i])], table) for row, i in enumerate(group)]
             else:
                 logits = backbone.logits(batch)
                 rows = [logits[row, places[i]] for row, i in enumerate(group)]
@@ -77,9 +80,17 @@ def fill(
     if isinstance(backbone, FastEncoder):
         side_by_side(work, by_length(encodings, tokens_each(sum(len(e.ids) for e in encodings)))[::-1])
     else:
-        for group in by_length(encodings):
+        for group in by_length(encodings, alike=table is not None and table.device.type == "cpu"):
             work(group)
     return answers
+
+
+def _hidden(backbone: Backbone | FastEncoder, batch: Batch, at: Tensor) -> Tensor:
+    """The last layer at the masks. Shape: (B, K) -> (B, K, D)."""
+    if isinstance(backbone, FastEncoder):
+        return backbone(batch, at, last=True).take(at)
+    with Steady():
+        return backbone(batch, at).take(at)  # type: ignore[no-any-return]
 
 
 def _places(text: str, encoding: Encoding, mask: int, limit: int) -> list[int]:

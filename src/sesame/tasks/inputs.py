@@ -18,12 +18,16 @@ def batch_of(encodings: Sequence[Encoding], pad: int) -> Batch:
     return Batch(ids.view(-1, width), torch.tensor(lengths), segments=segments.view(-1, width), full=full)
 
 
-def by_length(encodings: Sequence[Encoding], tokens: int = 4096) -> list[list[int]]:
-    """Groups of indices of similar length, at most `tokens` places each: little padding, answers in any order."""
+def by_length(encodings: Sequence[Encoding], tokens: int = 4096, alike: bool = False) -> list[list[int]]:
+    """Groups of indices of similar length, at most `tokens` places each: little padding, answers in any order.
+
+    With `alike` the lengths of a group are equal, so that nothing is padded and company changes no bit.
+    """
     groups: list[list[int]] = []
     for index in sorted(range(len(encodings)), key=lambda i: len(encodings[i].ids)):
         size = len(encodings[index].ids)  # the longest so far
-        if groups and (len(groups[-1]) + 1) * size <= tokens:
+        fits = bool(groups) and (len(groups[-1]) + 1) * size <= tokens
+        if fits and not (alike and size != len(encodings[groups[-1][0]].ids)):
             groups[-1].append(index)
         else:
             groups.append([index])

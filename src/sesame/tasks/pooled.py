@@ -27,6 +27,7 @@ from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
 from sesame.nn.dropout import Dropout
 from sesame.nn.init import bert_init
+from sesame.nn.steady import row_sums
 from sesame.tasks.base import Item, Task, TaskConfig
 from sesame.tasks.windows import Inputs, Window
 
@@ -133,12 +134,12 @@ class PooledTask(Task):
         if self.config.pooling == "rising":
             read = places + 1 if self.at_end else lengths - places
             shares = (read / (lengths * (lengths + 1) / 2)).to(stack.dtype)
-            return (stack * real * shares[None, ..., None]).sum(2)
+            return row_sums(stack * shares[None, ..., None], encoded.batch.lengths)
         most = stack.masked_fill(~real, -torch.inf).amax(2) if self.config.pooling != "mean" else None
         if self.config.pooling == "max":
             assert most is not None
             return most
-        mean = (stack * real).sum(2) / lengths
+        mean = row_sums(stack, encoded.batch.lengths) / lengths
         if most is None:
             return mean
         at = self._place(encoded.batch)

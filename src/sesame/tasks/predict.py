@@ -47,7 +47,9 @@ def predict(
     if inputs.shortened:
         say(f"{inputs.shortened:,} texts had to be shortened to fit beside the other one")
     with bar("predict", len(items), "texts") as shown:
-        logits = logits_of(task, engine or backbone, items, inputs.pad, precision, shown if progress else None)
+        logits = logits_of(
+            task, engine or backbone, items, inputs.pad, precision, shown if progress else None, alike=True
+        )
     return [_withheld(reply, abstain) for reply in answer(task, examples, items, logits)]
 
 

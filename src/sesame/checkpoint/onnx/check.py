@@ -116,8 +116,7 @@ def expected(parts: Parts, head: Head, batch: Batch) -> list[Tensor]:
         states = choose_layers(head.layers, backbone(batch).layers)
         if head.pooling == "pooler":
             return [parts.heads["pooler"](states[:, 0]).tanh(), states]
-        real = torch.arange(batch.ids.shape[1])[None] < batch.lengths[:, None]
-        return [POOLS[head.pooling](states, real), states]
+        return [POOLS[head.pooling](states, batch.lengths), states]
     task = parts.tasks[head.name]
     return [task.answer(backbone(batch, task.looks_at(batch)))]
 

@@ -68,7 +68,8 @@ class RelativeAttention(nn.Module):
 
     def _beside(self, q: Tensor, keys: Keys, sight: Sight) -> Tensor:
         """Scores beside those of the content. Shape: (B, H, Lq, d) -> (B, H, Lq, M + L)."""
-        by_distance = (q + self._bias(self.distance_bias)) @ keys.far.transpose(-1, -2)
+        far = keys.far.transpose(-1, -2).contiguous()  # one layout for one row and many: the same bits
+        by_distance = (q + self._bias(self.distance_bias)) @ far
         return shift(by_distance, keys.k.shape[2], sight.at)
 
     def _attend(self, q: Tensor, keys: Keys, bias: Tensor, maps: list[Tensor] | None) -> Tensor:
