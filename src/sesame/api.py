@@ -29,7 +29,7 @@ from sesame.tasks.embed import embed
 from sesame.tasks.fill import Filled, fill
 from sesame.tasks.inputs import ids_and_segments
 from sesame.tasks.layers import LayerChoice
-from sesame.tasks.predict import predict
+from sesame.tasks.predict import BEST, predict
 from sesame.tasks.speak import TEXTS, Said, Voice
 from sesame.text import Encoding, Tokenizer
 from sesame.train.precision import choose_machine
@@ -107,8 +107,9 @@ class Loaded:
         task: str | None = None,
         abstain: float = 0.0,
         progress: bool = False,
+        best: int = BEST,
     ) -> list[Reply]:
-        """Answers for texts, pairs of texts (qa: question and context), or examples, in the order given."""
+        """Answers for texts, pairs of texts (qa: question and context, `best` answers), or examples, in the order given."""
         chosen = self.task(task)
         given = [texts] if isinstance(texts, str) else texts
         examples = [_example(chosen, text, number) for number, text in enumerate(given, 1)]
@@ -119,7 +120,7 @@ class Loaded:
             with self._autocast(precision):
                 return predict(
                     chosen, self.parts.backbone, self.tokenizer, examples,
-                    engine=engine, abstain=abstain, progress=progress,
+                    engine=engine, abstain=abstain, best=best, progress=progress,
                 )  # fmt: skip
 
         if self._unsure(chosen.name):
@@ -224,6 +225,14 @@ class Loaded:
         if self.speaker is None:
             self.speaker = quickest(self.parts)
         return answers(self.parts, texts, settings, speaks=self.speaker, voice=voice, batch=batch, shown=shown)
+
+    def reader(self) -> Backbone | FastEncoder:
+        """Who gives the states of all layers; never ONNX Runtime, whose graphs give one."""
+        if self.onnx:
+            return reading(self.parts).backbone
+        computer = self._computer(self.precision, "embed")
+        assert not isinstance(computer, OnnxEngine)
+        return computer
 
     # ---- who computes --------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from sesame.tasks.windows import Inputs
 from sesame.text import Tokenizer
 
 ENDLESS = 512  # tokens of a window where the backbone has no limit
+BEST = 5  # answers to a question that are told
 
 
 def predict(
@@ -27,12 +28,13 @@ def predict(
     engine: FastEncoder | Engine | None = None,
     precision: torch.dtype | None = None,
     abstain: float = 0.0,
+    best: int = BEST,
     progress: bool = False,
 ) -> list[Reply]:
     """One answer for each example; where the model is less sure than `abstain`, the answer is None and says so.
 
-    Of several answers (entities, labels at once) those that are not sure enough are left out. An `engine`, where one is
-    given, computes instead of the backbone.
+    Of several answers (entities, labels at once) those that are not sure enough are left out. Of the answers to a question
+    the `best` are told, 20 at most. An `engine`, where one is given, computes instead of the backbone.
     """
     if abstain > 0 and task.config.kind == "regress":
         raise SesameError("a number comes without a probability, so there is nothing to abstain by; leave it out")
@@ -48,7 +50,7 @@ def predict(
         say(f"{inputs.shortened:,} texts had to be shortened to fit beside the other one")
     with bar("predict", len(items), "texts") as shown:
         logits = logits_of(task, engine or backbone, items, inputs.pad, precision, shown if progress else None)
-    return [_withheld(reply, abstain) for reply in answer(task, examples, items, logits)]
+    return [_withheld(_cut(reply, best), abstain) for reply in answer(task, examples, items, logits)]
 
 
 def window_length(task: Task, backbone: Backbone) -> int:
@@ -62,6 +64,10 @@ def _check(task: Task, example: Example) -> None:
         raise SesameError(f"{example.place}: a choice needs at least two options")
     if task.config.kind in ("classify", "regress") and task.config.pair and example.pair is None:
         raise SesameError(f"{example.place}: this model was trained on pairs of texts; give two")
+
+
+def _cut(reply: Reply, best: int) -> Reply:
+    return reply | {"best": reply["best"][:best]} if "best" in reply else reply
 
 
 def _withheld(reply: Reply, abstain: float) -> Reply:
