@@ -25,11 +25,12 @@ from sesame.generate import Speaker
 from sesame.nn.packed import PRECISIONS, Precision, cpu_has, has_onednn
 from sesame.progress import Bar, bar, say
 from sesame.tasks import Reply, Task
+from sesame.tasks.answer import BEST
 from sesame.tasks.embed import embed
 from sesame.tasks.fill import Filled, fill
 from sesame.tasks.inputs import ids_and_segments
 from sesame.tasks.layers import LayerChoice
-from sesame.tasks.predict import BEST, predict
+from sesame.tasks.predict import predict
 from sesame.tasks.speak import TEXTS, Said, Voice
 from sesame.text import Encoding, Tokenizer
 from sesame.train.precision import choose_machine

@@ -10,13 +10,12 @@ from sesame.backbones.fast import FastEncoder
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.progress import bar, say
-from sesame.tasks.answer import Engine, answer, logits_of
+from sesame.tasks.answer import BEST, Engine, answer, logits_of
 from sesame.tasks.base import Reply, Task
 from sesame.tasks.windows import Inputs
 from sesame.text import Tokenizer
 
 ENDLESS = 512  # tokens of a window where the backbone has no limit
-BEST = 5  # answers to a question that are told
 
 
 def predict(
@@ -50,7 +49,7 @@ def predict(
         say(f"{inputs.shortened:,} texts had to be shortened to fit beside the other one")
     with bar("predict", len(items), "texts") as shown:
         logits = logits_of(task, engine or backbone, items, inputs.pad, precision, shown if progress else None)
-    return [_withheld(_cut(reply, best), abstain) for reply in answer(task, examples, items, logits)]
+    return [_withheld(reply, abstain) for reply in answer(task, examples, items, logits, best)]
 
 
 def window_length(task: Task, backbone: Backbone) -> int:
@@ -64,10 +63,6 @@ def _check(task: Task, example: Example) -> None:
         raise SesameError(f"{example.place}: a choice needs at least two options")
     if task.config.kind in ("classify", "regress") and task.config.pair and example.pair is None:
         raise SesameError(f"{example.place}: this model was trained on pairs of texts; give two")
-
-
-def _cut(reply: Reply, best: int) -> Reply:
-    return reply | {"best": reply["best"][:best]} if "best" in reply else reply
 
 
 def _withheld(reply: Reply, abstain: float) -> Reply:
