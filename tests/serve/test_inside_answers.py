@@ -8,7 +8,7 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from sesame.backbones import BiLM, BiLMConfig
+from sesame.backbones import BiLMConfig, LSTMConfig, TransformerXLConfig, XLNetConfig, build_backbone
 from sesame.data.examples import Example
 from sesame.explain.layers import learnt_mixes, probe
 from sesame.explain.near_words import near_words, occurrence
@@ -55,12 +55,20 @@ def test_neighbours(client: TestClient, served: dict[str, Served], model: str, l
         assert one["text"][one["start"] : one["end"]] == one["word"]
 
 
-def test_a_bilm_has_neighbours_and_layers_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["bilm", "lstm", "xlnet", "transformer-xl"])
+def test_other_readers_have_neighbours_and_layers_too(tmp_path: Path, kind: str) -> None:
     tokenizer = word_tokenizer(WORDS)
-    config = BiLMConfig(
-        len(tokenizer), width=16, depth=2, cell=16, reads="tokens", letter_width=4, filters=((1, 8),), max_length=24
-    )
-    served = open_models([str(written(tmp_path / "both", BiLM(config), tokenizer=tokenizer))])
+    size = len(tokenizer)
+    configs: dict[str, Any] = {
+        "bilm": BiLMConfig(
+            size, width=16, depth=2, cell=16, reads="tokens", letter_width=4, filters=((1, 8),), max_length=24
+        ),
+        "lstm": LSTMConfig(size, width=16, depth=2, cell=16),
+        "xlnet": XLNetConfig(size, width=16, depth=2, heads=2),
+        "transformer-xl": TransformerXLConfig(size, width=16, depth=2, heads=2),
+    }
+    made = written(tmp_path / "both", build_backbone(configs[kind]), tokenizer=tokenizer)
+    served = open_models([str(made)])
     assert {"neighbours", "layers"} <= set(served["both"].can)
     rows = [f"{WORDS[n % 7]} wa {WORDS[n % 5]}" for n in range(20)]
     with TestClient(make_app(served)) as client:
