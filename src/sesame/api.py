@@ -25,6 +25,7 @@ from sesame.generate import Speaker
 from sesame.nn.packed import PRECISIONS, Precision, cpu_has, has_onednn
 from sesame.progress import Bar, bar, say
 from sesame.tasks import Reply, Task
+from sesame.tasks.answer import BEST
 from sesame.tasks.embed import embed
 from sesame.tasks.fill import Filled, fill
 from sesame.tasks.inputs import ids_and_segments
@@ -107,8 +108,9 @@ class Loaded:
         task: str | None = None,
         abstain: float = 0.0,
         progress: bool = False,
+        best: int = BEST,
     ) -> list[Reply]:
-        """Answers for texts, pairs of texts (qa: question and context), or examples, in the order given."""
+        """Answers for texts, pairs of texts (qa: question and context, `best` answers), or examples, in the order given."""
         chosen = self.task(task)
         given = [texts] if isinstance(texts, str) else texts
         examples = [_example(chosen, text, number) for number, text in enumerate(given, 1)]
@@ -119,7 +121,7 @@ class Loaded:
             with self._autocast(precision):
                 return predict(
                     chosen, self.parts.backbone, self.tokenizer, examples,
-                    engine=engine, abstain=abstain, progress=progress,
+                    engine=engine, abstain=abstain, best=best, progress=progress,
                 )  # fmt: skip
 
         if self._unsure(chosen.name):
@@ -224,6 +226,14 @@ class Loaded:
         if self.speaker is None:
             self.speaker = quickest(self.parts)
         return answers(self.parts, texts, settings, speaks=self.speaker, voice=voice, batch=batch, shown=shown)
+
+    def reader(self) -> Backbone | FastEncoder:
+        """Who gives the states of all layers; never ONNX Runtime, whose graphs give one."""
+        if self.onnx:
+            return reading(self.parts).backbone
+        computer = self._computer(self.precision, "embed")
+        assert not isinstance(computer, OnnxEngine)
+        return computer
 
     # ---- who computes --------------------------------------------------------------------------------------------
 

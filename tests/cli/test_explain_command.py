@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from sesame.checkpoint.folder import save_parts
 from tests.cli.calling import Cli
@@ -69,10 +70,29 @@ def test_heads_and_layers(cli: Cli, model: Path, rows: Path, tmp_path: Path) -> 
     probed = json.loads(
         cli("explain", model, "--what", "layers", "--kind", "classify", "--data", rows, "--json").fine().out
     )
-    assert (len(probed["means"]), probed["rows"]) == (3, 30)
+    assert (len(probed["means"]), len(probed["mix"]), probed["rows"]) == (3, 2, 30)
+    assert probed["mixes"] == {}
+    shown = cli("explain", model, "--what", "layers", "--kind", "classify", "--data", rows).fine().out
+    assert [line.split()[1] for line in shown.splitlines() if "±" in line] == ["embeddings", "1", "2", "mix"]
     cli("explain", model, "--what", "layers", "--kind", "classify").refused("--data FILE")
     cli("explain", model, "--what", "heads", "--task", "classify").refused("is about a text")
     cli("explain", model, TEXT, "--what", "soul").refused("attention, attribution, heads, layers, neighbours")
+
+
+def test_layers_of_a_task_that_mixes_them(cli: Cli, rows: Path, tmp_path: Path) -> None:
+    parts = toy("post", 0, ("classify",), double=False, layers="mix")
+    mix = parts.tasks["classify"].choice.mix
+    assert mix is not None
+    mix.scores.data = torch.tensor([1.0, 2.0, 5.0]).log()
+    (tmp_path / "mixed").mkdir()
+    save_parts(tmp_path / "mixed", parts)
+    begin = ("explain", tmp_path / "mixed", "--what", "layers", "--data", rows)
+    found = json.loads(cli(*begin, "--json").fine().out)
+    assert found["mixes"]["classify"] == pytest.approx([0.125, 0.25, 0.625])
+    shown = [line for line in cli(*begin, "--out", tmp_path / "l.html").fine().out.splitlines() if "±" in line]
+    assert ["12.5%" in shown[0], "25.0%" in shown[1], "62.5%" in shown[2], "%" in shown[3]] == [True, True, True, False]
+    assert "62.5%" in (tmp_path / "l.html").read_text()
+    cli(*begin, "--out", tmp_path / "l.png").fine()
 
 
 def test_neighbours(cli: Cli, model: Path, tmp_path: Path) -> None:

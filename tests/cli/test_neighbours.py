@@ -70,6 +70,13 @@ def test_a_vector_is_the_state_of_the_word_in_its_sentence(kind: str, seed: int,
         np.testing.assert_allclose(vector, states[at].numpy(), atol=2e-5)
 
 
+def test_a_model_that_was_left_in_training_reads_without_dropout(tokenizer: Tokenizer) -> None:
+    backbone = model("encoder", tokenizer, 0)
+    found = find("play", [Document(line, "", 1) for line in sentences(0)])
+    wanted = contextual(backbone, tokenizer, found)
+    np.testing.assert_array_equal(contextual(backbone.train(), tokenizer, found), wanted)
+
+
 def test_of_a_long_sentence_the_tokens_around_the_word_are_read(tokenizer: Tokenizer) -> None:
     backbone = model("encoder", tokenizer, 0)
     for before, behind, kept in ((0, 40, (0, 7)), (20, 20, (4, 3)), (40, 0, (7, 0))):  # ten of the twelve are words

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from sesame.data.batch import Batch
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.explain import layers
-from sesame.explain.layers import probe
+from sesame.explain.layers import learnt_mixes, probe
 from tests.explain.explain_toys import WORDS, toy
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -90,6 +91,45 @@ def test_numbers_and_the_score_of_one_layer_by_hand() -> None:
         scores.append(np.corrcoef(numbers[asked], model.predict((vectors[asked] - mean) / spread))[0, 1])
     assert found.metric == "pearson"
     assert found.means[0] == pytest.approx(np.mean(scores), abs=1e-5)
+
+
+def test_the_mix_is_the_mean_of_all_layers_and_stands_last() -> None:
+    from sklearn.linear_model import RidgeClassifierCV
+    from sklearn.model_selection import StratifiedKFold
+
+    parts = toy("post", 0, double=False)
+    assert parts.tokenizer is not None
+    given = sorted(texts(60, 2), key=lambda text: len(text.split()))  # as batches take them, so folds are the same
+    labels = np.array(["yes" if "ba" in text or "ku" in text else "no" for text in given])
+    rows = [Example("", text, label=label) for text, label in zip(given, labels.tolist(), strict=True)]
+    found = probe(parts.backbone, parts.tokenizer, rows, "classify", folds=3)
+    vectors = []
+    with torch.no_grad():
+        for text in given:
+            ids = torch.tensor([parts.tokenizer.encode(text, special=True).ids])
+            batch = Batch(ids, torch.tensor([ids.shape[1]]), segments=torch.zeros_like(ids), full=True)
+            states = parts.backbone(batch).layers
+            vectors.append(torch.stack(tuple(states))[:, 0].double().mean((0, 1)).numpy())
+    mixed, scores = np.array(vectors), []
+    for learn, asked in StratifiedKFold(3, shuffle=True, random_state=0).split(mixed, labels):
+        mean, spread = mixed[learn].mean(0), mixed[learn].std(0)
+        model = RidgeClassifierCV(layers.STRENGTHS).fit((mixed[learn] - mean) / spread, labels[learn])
+        scores.append((model.predict((mixed[asked] - mean) / spread) == labels[asked]).mean())
+    assert found.mix == pytest.approx((np.mean(scores), np.std(scores, ddof=1)))
+    assert [name for name, _, _ in found.each()] == ["embeddings", "1", "2", "mix"]
+    assert found.each()[-1][1:] == found.mix
+    assert [mean for _, mean, _ in found.each()[:-1]] == found.means
+
+
+def test_what_tasks_learnt_to_mix() -> None:
+    parts = toy("post", 0, ("classify", "tag"), double=False)
+    assert learnt_mixes(parts.tasks) == {}
+    mixed = toy("post", 0, ("classify",), double=False, layers="mix").tasks["classify"]
+    assert mixed.choice.mix is not None
+    mixed.choice.mix.scores.data = torch.tensor([1.0, 2.0, 4.0]).log()
+    found = learnt_mixes({**parts.tasks, "mixed": mixed})
+    assert list(found) == ["mixed"]
+    assert found["mixed"] == pytest.approx([1 / 7, 2 / 7, 4 / 7])
 
 
 def test_rows_that_cannot_be_probed_are_told(capsys: pytest.CaptureFixture[str]) -> None:

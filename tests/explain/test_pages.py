@@ -28,7 +28,8 @@ def maps() -> Maps:
 
 ATTRIBUTION = Attribution("the logit of “<i>”", ODD, [0.0, 1.5, -0.5, 0.25, 0.0, 0.0, 1e-9], 1.0, -0.25, "[MASK]", 16)
 ABLATION = Ablation("accuracy", 0.9, ["1", "2"], np.array([[0.8, 0.95], [0.9, np.nan]]), 40, (0.8, 0.97))
-PROBE = Probe("accuracy", [0.5, 0.7, 0.9], [0.1, 0.05, 0.02], 0.5, 100, 5)
+PROBE = Probe("accuracy", [0.5, 0.7, 0.9], [0.1, 0.05, 0.02], (0.8123, 0.0345), 0.5, 100, 5)
+MIXES = {"<i>mood": [0.125, 0.25, 0.625]}
 
 
 class Tags(HTMLParser):
@@ -59,7 +60,8 @@ class Tags(HTMLParser):
 
 def written(name: str, folder: Path) -> str:
     given = {"attention": [maps()], "attribution": ATTRIBUTION, "heads": ABLATION, "layers": PROBE}[name]
-    getattr(page, f"write_{name}")(given, folder / f"{name}.html")
+    more = [MIXES] if name == "layers" else []
+    getattr(page, f"write_{name}")(given, folder / f"{name}.html", *more)
     return (folder / f"{name}.html").read_text(encoding="utf-8")
 
 
@@ -95,9 +97,22 @@ def test_figures_stand_in_the_pages(tmp_path: Path) -> None:
     for figure in ("-0.1000", "+0.0500", "0.9000", "0.8000 to 0.9700", "40 rows", "do not add up"):
         assert figure in text
     text = written("layers", tmp_path)
-    for figure in ("0.7000", "± 0.0500", "0.5000", "100", "not whether the model uses it"):
+    for figure in (
+        "0.7000",
+        "± 0.0500",
+        "0.5000",
+        "100",
+        "not whether the model uses it",
+        "0.8123",
+        "± 0.0345",
+        "mix</text>",
+    ):
         assert figure in text
-    assert text.count("<path") == 4, "a bar for each layer and the line of who does not read"
+    for figure in ("12.5%", "25.0%", "62.5%", "&lt;i&gt;mood"):
+        assert figure in text
+    assert text.count("<path") == 5, "a bar for each layer and their mix, and the line of who does not read"
+    page.write_layers(PROBE, tmp_path / "plain.html")
+    assert "It learnt" not in (tmp_path / "plain.html").read_text(encoding="utf-8")
 
 
 def test_too_many_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +130,7 @@ def test_pictures(tmp_path: Path, ending: str) -> None:
     draw_attribution(Attribution("x", tokens, ATTRIBUTION.values, 1.0, -0.25, "[MASK]", 16), tmp_path / f"add{ending}")
     draw_heads(ABLATION, tmp_path / f"heads{ending}")
     draw_layers(PROBE, tmp_path / f"layers{ending}")
+    draw_layers(PROBE, tmp_path / f"mixes{ending}", {"a $ b": MIXES["<i>mood"], "two": [0.5, 0.25, 0.25]})
     for file in tmp_path.iterdir():
         assert file.read_bytes().startswith(b"\x89PNG") if ending == ".png" else b"<svg" in file.read_bytes()
     if ending == ".svg":

@@ -20,11 +20,13 @@ LAYERS, HEADS, SIZE = 4, 6, 16
 Json = dict[str, Any]
 
 MODELS: list[Json] = [
-    {"name": "minilm", "can": ["fill", "embed", "similarity", "tokenize", "attention", "classify", "tag", "qa", "nsp"],
+    {"name": "minilm", "can": ["fill", "embed", "similarity", "tokenize", "attention", "classify", "tag", "qa", "nsp",
+                                "choice", "neighbours", "layers"],
      "tasks": [{"name": "mood", "kind": "classify", "labels": ["good", "bad"]},
                {"name": "stars", "kind": "regress", "labels": None},
                {"name": "names", "kind": "tag", "labels": ["PER", "LOC"]},
-               {"name": "squad", "kind": "qa", "labels": None}],
+               {"name": "squad", "kind": "qa", "labels": None},
+               {"name": "swag", "kind": "choice", "labels": None}],
      "parameters": 22_700_000, "layers": LAYERS, "heads": HEADS, "longest": 512},
     {"name": "writer", "can": ["generate", "translate", "tokenize"], "tasks": [],
      "parameters": 60_500, "layers": 6, "heads": 8, "longest": 512},
@@ -200,6 +202,37 @@ def tokenize(body: Json) -> Json:
     return {"tokens": pieces(body["text"]), "normalized": normalized, "unknown": body["text"].count("🎄")}
 
 
+def choice(body: Json) -> Json:
+    shares = softmax([-0.02 * abs(len(one) - 35) for one in body["choices"]])
+    best = shares.index(max(shares))
+    return {"choice": best, "text": body["choices"][best], "score": shares[best], "scores": shares}
+
+
+def neighbours(body: Json) -> Json:
+    """The same word in each line, nearer in lines of similar length; a layer moves them all."""
+    word, text = body["word"], body["text"]
+    place = -1
+    for _ in range(body["at"]):
+        place = text.find(word, place + 1)
+    if place < 0:
+        raise Refusal(422, f"the word {word!r} does not stand in the text; write it as it stands there")
+    found = [
+        {"word": word, "text": line, "start": line.index(word), "end": line.index(word) + len(word), "line": number,
+         "score": round(0.98 - 0.1 * body.get("layer", 0) - 0.015 * abs(len(line) - len(text)), 3)}
+        for number, line in enumerate(body["texts"], 1) if word in line
+    ]  # fmt: skip
+    found.sort(key=lambda one: -one["score"])
+    return {"word": word, "start": place, "end": place + len(word), "neighbours": found[: body["top"]]}
+
+
+def layers(body: Json) -> Json:
+    most = max(body["labels"].count(label) for label in body["labels"]) / len(body["labels"])
+    names = ["embeddings", *(str(number) for number in range(1, LAYERS + 1)), "mix"]
+    rows = [{"layer": name, "score": 0.55 + 0.08 * at, "spread": 0.12 - 0.02 * at} for at, name in enumerate(names)]
+    return {"layers": rows, "metric": "accuracy", "least": most, "rows": len(body["texts"]), "folds": 5,
+            "mixes": {"mood": [0.05, 0.1, 0.2, 0.25, 0.4]}}  # fmt: skip
+
+
 def reply(what: str, body: Json) -> list[Json]:
     text = body.get("text") or ""
     if "teapot" in text:
@@ -216,6 +249,7 @@ def reply(what: str, body: Json) -> list[Json]:
     if what == "tag":
         return [{"entities": spans(text)}]
     one = {"qa": answer, "fill": fill, "similarity": similarity, "tokenize": tokenize, "attention": attention}
+    one |= {"choice": choice, "neighbours": neighbours, "layers": layers}
     return [({**one, "generate": generate, "translate": translate}[what])(body)]
 
 

@@ -11,7 +11,10 @@ from tests.page.conftest import PHONE, WIDE
 
 pytestmark = pytest.mark.slow  # a browser
 
-PANELS = ("fill", "classify", "tag", "qa", "pairs", "translate", "generate", "tokens", "attention", "head")
+PANELS = (
+    "fill", "classify", "tag", "qa", "choice", "pairs", "neighbours", "translate", "generate", "tokens", "layers",
+    "attention", "head",
+)  # fmt: skip
 
 
 def answered(page: Any, panel: str) -> None:

@@ -115,10 +115,18 @@ def test_busy_is_shown_and_can_be_stopped(visit: Visit, fake: Fake) -> None:
 def test_texts_never_become_markup(visit: Visit) -> None:
     evil = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>[MASK] Ada in Oslo'
     page = visit()
-    for panel in ("fill", "tag", "classify", "tokens", "attention", "head", "generate", "translate"):
+    more = {
+        "choice": (evil, f"{evil}\nother"),
+        "neighbours": (evil, f"{evil}\nother"),
+        "layers": (f"a | {evil}\nb | c",),
+    }
+    for panel in ("fill", "tag", "classify", "tokens", "attention", "head", "generate", "translate", *more):
         page.locator(f"#tab-{panel}").click()
         place = page.locator(f"#panel-{panel}")
-        place.locator("textarea").first.fill(evil)
+        for field, text in zip(place.locator("textarea").all(), more.get(panel, (evil,)), strict=False):
+            field.fill(text)
+        if panel == "neighbours":
+            place.get_by_label("Word in it").fill("<script>")
         place.get_by_role("button", name="Ask", exact=True).click()
         place.locator(".output:not([aria-busy=true]) > *").first.wait_for()
         assert page.locator("main img, main script").count() == 0

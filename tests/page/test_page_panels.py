@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.page.fake import LAYERS, Fake, attention, one_head, pieces
+from tests.page.fake import LAYERS, Fake, attention, choice, layers, neighbours, one_head, pieces
 
 pytestmark = pytest.mark.slow  # a browser
 
@@ -97,6 +97,87 @@ def test_pairs_measure_similarity_and_next_sentence(visit: Visit, fake: Fake) ->
     send(place)
     place.get_by_text("next, 88.0 %").wait_for()
     assert fake.asked[-1] == ("nsp", {"text": "the river", "pair": "the water", "model": "minilm"})
+
+
+def test_the_likeliest_choice_stands_first(visit: Visit, fake: Fake) -> None:
+    place = panel(visit(), "choice")
+    place.get_by_label("Beginning").fill("Once")
+    place.get_by_label("Choices").fill(
+        "x\n\nupon a time, in a town by the sea, b\nlonger than all of the others are, by a good deal"
+    )
+    send(place)
+    choices = ["x", "upon a time, in a town by the sea, b", "longer than all of the others are, by a good deal"]
+    assert fake.asked[-1] == ("choice", {"text": "Once", "choices": choices, "model": "minilm", "task": "swag"})
+    shares = choice({"choices": choices})["scores"]
+    assert place.locator(".verdict-line").inner_text() == choices[1]
+    assert place.locator(".ranked-line .text").all_inner_texts() == [choices[1], choices[2], choices[0]]
+    assert place.locator(".ranked-line .value").first.inner_text() == f"{100 * shares[1]:.1f} %"
+
+
+def test_neighbours_are_listed_with_the_word_lit(visit: Visit, fake: Fake) -> None:
+    place = panel(visit(), "neighbours")
+    place.get_by_label("Text").fill("🎩 play on, play")
+    place.get_by_label("Word in it").fill("play")
+    place.get_by_label("Lines to look among").fill(f"🎩🎩 a play\nnothing\n{'x' * 120} play {'y' * 120}")
+    place.get_by_label("Occurrence").fill("2")
+    place.get_by_label("Neighbours").fill("7")
+    send(place)
+    texts = ["🎩🎩 a play", "nothing", f"{'x' * 120} play {'y' * 120}"]
+    body = {"text": "🎩 play on, play", "word": "play", "at": 2, "texts": texts, "top": 7, "model": "minilm"}
+    assert fake.asked[-1] == ("neighbours", body)
+    whole = place.locator(".output > p.text")
+    assert whole.inner_text() == body["text"]
+    assert whole.evaluate("e => e.firstChild.textContent") == "🎩 play on, "
+    assert place.locator(".ranked-line mark").all_inner_texts() == ["play", "play"]
+    assert place.locator(".ranked-line .text").nth(1).inner_text() == f"…{'x' * 89} play {'y' * 89}…"
+    scores = [one["score"] for one in neighbours(body)["neighbours"]]
+    assert place.locator(".ranked-line .value").first.inner_text() == f"{scores[0]:.3f}"
+    place.locator(".ranked-line").first.hover()
+    assert place.locator(".ranked-line.lit").all_inner_texts() == place.locator(".ranked-line").all_inner_texts()[:1]
+    place.locator(".ranked-line").first.press("ArrowDown")
+    assert place.locator(".ranked-line").nth(1).evaluate("e => e === document.activeElement && e.matches('.lit')")
+    assert place.locator(".lit").count() == 1
+    place.get_by_label("Layer").select_option("0")
+    send(place)
+    assert fake.asked[-1][1]["layer"] == 0
+    place.get_by_label("Word in it").fill("work")
+    place.get_by_role("button", name="Ask", exact=True).click()
+    place.get_by_text("does not stand in the text").wait_for()
+
+
+def test_layers_have_bars_whiskers_and_a_line(visit: Visit, fake: Fake) -> None:
+    place = panel(visit(), "layers")
+    place.get_by_label("Rows").fill("a | one | more\nb\ttwo\n\na|three")
+    send(place)
+    body = {"texts": ["one | more", "two", "three"], "labels": ["a", "b", "a"], "model": "minilm"}
+    assert fake.asked[-1] == ("layers", body)
+    rows = layers(body)["layers"]
+    names = ["Embeddings", *(f"Layer {number + 1}" for number in range(LAYERS)), "Mix of all"]
+    assert place.locator(".probe .name").all_inner_texts() == names
+    assert place.locator(".probe .value").first.inner_text() == "55.0 % ± 12.0"
+
+    def share(selector: str, side: str) -> list[float]:
+        code = """(e, side) => {
+            const lane = e.parentElement.getBoundingClientRect();
+            return (e.getBoundingClientRect()[side] - lane.left) / lane.width;
+        }"""
+        return [one.evaluate(code, side) for one in place.locator(selector).all()]
+
+    assert share(".whisker", "left") == pytest.approx([row["score"] - row["spread"] for row in rows], abs=0.005)
+    assert share(".whisker", "right") == pytest.approx(
+        [min(1, row["score"] + row["spread"]) for row in rows], abs=0.005
+    )
+    assert share(".least", "left") == pytest.approx([2 / 3] * len(rows), abs=0.005)
+    bar = (
+        place.locator(".lane").nth(2).evaluate("e => parseFloat(getComputedStyle(e, '::before').width) / e.clientWidth")
+    )
+    assert bar == pytest.approx(rows[2]["score"], abs=0.005)
+    assert place.locator(".bar .value").all_inner_texts() == ["5.0 %", "10.0 %", "20.0 %", "25.0 %", "40.0 %"]
+    place.get_by_text("What the task mood learnt to read").wait_for()
+    place.get_by_text("not whether the model uses it").wait_for()
+    place.get_by_label("Rows").fill("a | one\nno label here")
+    place.get_by_role("button", name="Ask", exact=True).click()
+    place.get_by_text("Row 2 has no label or no text: write label | text.").wait_for()
 
 
 def test_translation_with_alignment_read_by_pointer_and_keys(visit: Visit, fake: Fake) -> None:

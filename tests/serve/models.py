@@ -25,6 +25,8 @@ TASKS: dict[str, dict[str, Any]] = {
     "stars": {"kind": "regress"},
     "names": {"kind": "tag", "labels": ("O", "B-A", "I-A", "B-B")},
     "asked": {"kind": "qa", "null": True},
+    "pick": {"kind": "choice"},
+    "mixed": {"kind": "regress", "layers": "mix"},
 }
 
 

@@ -19,7 +19,9 @@ from sesame.serve.bodies import BODIES
 from sesame.serve.limits import Limits
 from sesame.serve.models import Served
 
-SMALL = Limits(body=50_000, characters=2000, texts=5, tokens=400, new=20, deadline=0.0)
+SMALL = Limits(body=50_000, characters=2000, texts=12, tokens=400, work=800_000, new=20, deadline=0.0)
+WORD: dict[str, Any] = {"text": "w1 w2", "word": "w1", "texts": ["w1", "w2"], "model": "reader"}
+ROWS: dict[str, Any] = {"texts": ["w1", "w2"] * 5, "labels": ["a", "b"] * 5, "model": "reader"}
 JSON = {"Content-Type": "application/json"}
 
 
@@ -56,7 +58,7 @@ def refused(reply: httpx.Response, status: int, *parts: str) -> None:
         ("classify", {"text": "a", "model": "speaks"}, 422, "cannot do classify"),
         ("classify", {"text": "a", "odd": 1}, 422, "odd"),
         ("tag", {"texts": [], "model": "reader"}, 422, "texts"),
-        ("tag", {"texts": ["a"] * 6, "model": "reader"}, 413, "6 texts"),
+        ("tag", {"texts": ["a"] * 13, "model": "reader"}, 413, "13 texts"),
         ("tag", {"text": "w1 " * 1000, "model": "reader"}, 413, "characters"),
         ("tag", {"texts": ["w1 " * 200] * 3, "model": "reader"}, 413, "tokens"),
         ("qa", {"question": "a", "model": "reader"}, 422, "context"),
@@ -75,6 +77,28 @@ def refused(reply: httpx.Response, status: int, *parts: str) -> None:
         ("attention", {"text": "w1", "layer": 1, "model": "reader"}, 422, "together"),
         ("attention", {"text": "w1", "layer": 2, "head": 0, "model": "reader"}, 422, "layers 0 to 1"),
         ("attention", {"text": "w1 " * 50, "model": "reader"}, 422, "takes 32"),
+        ("choice", {"text": "a", "choices": ["b"], "model": "reader"}, 422, "choices"),
+        ("choice", {"text": "a", "choices": ["b"] * 21, "model": "reader"}, 422, "choices"),
+        ("choice", {"text": "a", "choices": ["b", "c"], "model": "speaks"}, 422, "cannot do choice"),
+        ("choice", {"text": "a", "choices": ["b", "c"], "task": "mood", "model": "reader"}, 422, "no choice task"),
+        ("choice", {"text": "w1 " * 50, "choices": ["b"] * 9, "model": "reader"}, 413, "tokens"),
+        ("neighbours", {**WORD, "word": "w3"}, 422, "does not stand in the text"),
+        ("neighbours", {**WORD, "word": "*"}, 422, "no letter"),
+        ("neighbours", {**WORD, "at": 2}, 422, "stands 1 times"),
+        ("neighbours", {**WORD, "at": 0}, 422, "at"),
+        ("neighbours", {**WORD, "layer": 3}, 422, "0 (the embeddings) to 2"),
+        ("neighbours", {**WORD, "top": 51}, 422, "top"),
+        ("neighbours", {**WORD, "texts": ["w1"]}, 422, "texts"),
+        ("neighbours", {**WORD, "texts": ["w1"] * 13}, 413, "13 texts"),
+        ("neighbours", {**WORD, "texts": ["w1", "w1 " * 40]}, 422, "line 2 has 42 tokens, the model takes 32"),
+        ("neighbours", {**WORD, "texts": ["!", "?"]}, 422, "no other word"),
+        ("neighbours", {**WORD, "model": "answers"}, 422, "cannot do neighbours"),
+        ("layers", {**ROWS, "texts": ["w1"] * 9}, 422, "texts"),
+        ("layers", {**ROWS, "labels": ["a", "b"] * 4}, 422, "10 texts have 8 labels"),
+        ("layers", {**ROWS, "labels": ["a"] * 10}, 422, "the same"),
+        ("layers", {**ROWS, "labels": ["a"] * 9 + ["b"]}, 422, "once only"),
+        ("layers", {**ROWS, "texts": ["w1 " * 28] * 10}, 413, "10 rows of up to 30 tokens are 300 places"),
+        ("layers", {**ROWS, "model": "answers"}, 422, "cannot do layers"),
         ("tokenize", {"text": "half \ud800 pair", "model": "reader"}, 422, "surrogate"),
         ("tokenize", {"te\ud800xt": "a", "model": "reader"}, 422, "valid string"),
     ],
@@ -241,7 +265,7 @@ FUZZ = st.fixed_dictionaries(
     optional={
         key: (
             TEXT | VALUES
-            if key not in ("texts", "pairs", "a", "b", "questions", "contexts")
+            if key not in ("texts", "pairs", "a", "b", "questions", "contexts", "choices", "labels")
             else st.lists(TEXT) | VALUES
         )
         | st.integers(0, 9)
@@ -266,6 +290,7 @@ def test_bodies_of_the_right_shape(client: TestClient, data: Any, what: str) -> 
     """Most of these reach the model."""
     model = {"generate": "speaks", "translate": "answers"}.get(what, "reader")
     tasks = {"classify": ["mood", "topics", "follows"], "regress": ["stars"], "tag": ["names"], "qa": ["asked"]}
+    tasks["choice"] = ["pick"]
     text = data.draw(TEXT)
     body: dict[str, Any] = {"model": model, "text": text}
     if what == "qa":
@@ -276,6 +301,13 @@ def test_bodies_of_the_right_shape(client: TestClient, data: Any, what: str) -> 
         body["pair"] = data.draw(TEXT)
     elif what == "fill":
         body["text"] += "[MASK]"
+    elif what == "choice":
+        body["choices"] = data.draw(st.lists(TEXT, min_size=2, max_size=4))
+    elif what == "neighbours":
+        body |= {"text": f"{text} w1", "word": "w1", "texts": data.draw(st.lists(TEXT, min_size=2, max_size=4))}
+    elif what == "layers":
+        labels = data.draw(st.lists(st.sampled_from("abc"), min_size=10, max_size=12))
+        body = {"model": model, "texts": [f"{text}{n}"[:6] for n in range(len(labels))], "labels": labels}
     if what in tasks:
         body["task"] = data.draw(st.sampled_from(tasks[what]))
     reply = client.post(f"/v1/{what}", content=json.dumps(body), headers=JSON)

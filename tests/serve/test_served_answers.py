@@ -62,7 +62,9 @@ def test_classify_pairs_and_several_labels(client: TestClient, library: Loaded) 
 
 
 def test_regress_tag_and_questions(client: TestClient, library: Loaded) -> None:
-    assert asked(client, "regress", texts=TEXTS) == [{"score": r["value"]} for r in library.predict(TEXTS, "stars")]
+    assert asked(client, "regress", texts=TEXTS, task="stars") == [
+        {"score": r["value"]} for r in library.predict(TEXTS, "stars")
+    ]
     for text, answer, reply in zip(
         TEXTS, asked(client, "tag", texts=TEXTS), library.predict(TEXTS, "names"), strict=True
     ):

@@ -80,7 +80,12 @@ class Cost:
 
 def flops_per_token(config: Any, work: Work) -> float:
     """FLOPs of forward and backward pass, for each place of a row."""
-    return PASSES * 2 * _cost(config, work).products / work.length
+    return PASSES * 2 * multiply_adds(config, work)
+
+
+def multiply_adds(config: Any, work: Work) -> float:
+    """Of the forward pass alone, for each place of a row."""
+    return _cost(config, work).products / work.length
 
 
 def kept_per_token(config: Any, work: Work) -> float:

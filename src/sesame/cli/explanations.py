@@ -165,7 +165,7 @@ def _heads(wanted: Wanted, parts: "Parts") -> None:
 def _layers(wanted: Wanted, parts: "Parts") -> None:
     from sesame.checkpoint.reading import reading
     from sesame.explain.inside import draw_layers
-    from sesame.explain.layers import probe
+    from sesame.explain.layers import learnt_mixes, probe
     from sesame.explain.page import write_layers
     from sesame.progress import bar
 
@@ -177,16 +177,24 @@ def _layers(wanted: Wanted, parts: "Parts") -> None:
     assert parts.tokenizer is not None
     with bar("layers", len(rows), "texts") as shown:
         found = probe(reading(parts).backbone, parts.tokenizer, rows, kind, shown=shown)
+    mixes = learnt_mixes(parts.tasks)
     if wanted.out is not None:
-        (write_layers if _page(wanted) else draw_layers)(found, wanted.out)
+        (write_layers if _page(wanted) else draw_layers)(found, wanted.out, mixes)
     _done(wanted)
     if wanted.json:
-        typer.echo(jsonlib.dumps(vars(found)))
+        typer.echo(jsonlib.dumps({**vars(found), "mixes": mixes}, ensure_ascii=False))
         return
-    each = zip(found.means, found.spreads, strict=True)
-    named = [["embeddings" if n == 0 else str(n), f"{m:.4f}", f"± {s:.4f}"] for n, (m, s) in enumerate(each)]
-    _table(["layer", found.metric, "spread"], named)
-    typer.echo(f"{found.rows:,} rows, {found.folds} folds; without reading {found.least:.4f}")
+    learnt = [*zip(*mixes.values(), strict=True), ("",) * len(mixes)]  # the equal mix has none
+    named = [
+        [name, f"{mean:.4f}", f"± {spread:.4f}", *(f"{share:.1%}" if share != "" else "" for share in shares)]
+        for (name, mean, spread), shares in zip(
+            found.each(), learnt if mixes else [()] * len(found.each()), strict=True
+        )
+    ]
+    _table(["layer", found.metric, "spread", *(f"{name} reads" for name in mixes)], named)
+    typer.echo(
+        f"{found.rows:,} rows, {found.folds} folds; without reading {found.least:.4f}; mix: the mean of all layers"
+    )
 
 
 def _task(wanted: Wanted, parts: "Parts") -> "Task | None":

@@ -1,5 +1,6 @@
 """Pictures of what is inside a model, PNG or SVG: attention of one layer, contributions, dropped heads, probes."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -81,15 +82,17 @@ def draw_heads(found: Ablation, path: Path) -> None:
     write_figure(figure, path)
 
 
-def draw_layers(found: Probe, path: Path) -> None:
-    """The probe's score from layer to layer, with the spread over folds."""
-    figure = new_figure(7.0, 4.2)
-    axes = figure.add_subplot()
+def draw_layers(found: Probe, path: Path, mixes: Mapping[str, Sequence[float]] | None = None) -> None:
+    """The probe's score from layer to layer, with the spread over folds; below it what tasks learnt to read of each layer."""
+    figure = new_figure(7.0, 4.2 if not mixes else 6.6)
+    grid = figure.add_gridspec(2, 1, height_ratios=[3, 2]) if mixes else None
+    axes = figure.add_subplot() if grid is None else figure.add_subplot(grid[0])
     at, means, spreads = np.arange(len(found.means)), np.array(found.means), np.array(found.spreads)
     axes.fill_between(at, means - spreads, means + spreads, color=COLORS[0], alpha=0.15, linewidth=0)
     axes.plot(at, means, color=COLORS[0], marker="o", markersize=5)
+    axes.errorbar([len(at)], [found.mix[0]], [found.mix[1]], color=COLORS[0], marker="s", markersize=6, capsize=3)
     axes.axhline(found.least, color="#777777", linewidth=0.9, linestyle="--")
-    axes.set_xticks(at, ["embeddings" if number == 0 else str(number) for number in at])
+    axes.set_xticks(range(len(at) + 1), [name for name, _, _ in found.each()])
     axes.set_xlabel("layer")
     axes.set_ylabel(f"{found.metric} of a linear probe")
     axes.set_title(
@@ -97,6 +100,15 @@ def draw_layers(found: Probe, path: Path) -> None:
         loc="left", fontsize=SIZE - 1,
     )  # fmt: skip
     bare(axes)
+    if mixes and grid is not None:
+        below = figure.add_subplot(grid[1], sharex=axes)
+        wide = 0.8 / len(mixes)
+        for number, (task, shares) in enumerate(mixes.items()):
+            shift = (number - (len(mixes) - 1) / 2) * wide
+            below.bar(at + shift, shares, width=wide, color=COLORS[number % len(COLORS)], label=cut(task))
+        below.set_ylabel("share that a task reads")
+        below.legend(frameon=False, fontsize=SIZE - 3)
+        bare(below)
     write_figure(figure, path)
 
 

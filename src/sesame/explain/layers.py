@@ -4,13 +4,15 @@ Tenney et al. 2019, https://arxiv.org/abs/1905.05950).
     label ≈ W standard(h_j) + b, by ridge regression, for each layer j from the embeddings (0) up
 
 h_j is the mean of a text's states, or the state of a word's first piece. A score is the mean over folds that the probe did
-not see, its spread their standard deviation. Texts, not words, are dealt into folds.
+not see, its spread their standard deviation. Texts, not words, are dealt into folds. Beside the layers their equal mix is
+probed, the plain mean of all states, Σ_j h_j / J: where ELMo's mix (`nn/scalar_mix.py`) begins. What a task made of it,
+softmax(s), tells which layers it reads.
 
 Unusual: ridge on ±1 labels and not logistic regression: its answer is one linear system, and how strongly it is held back is
 chosen within the training folds without another loop.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,9 +39,21 @@ class Probe:
     metric: str  # accuracy, or pearson
     means: list[float]  # for each layer, from the embeddings
     spreads: list[float]
+    mix: tuple[float, float]  # mean and spread for the equal mix of all layers
     least: float  # without reading: the commonest label; for numbers 0
     rows: int  # texts, or words
     folds: int
+
+    def each(self) -> list[tuple[str, float, float]]:
+        """Name, mean and spread: the layers from the embeddings up, then their mix."""
+        names = ["embeddings", *(str(number) for number in range(1, len(self.means)))]
+        return [*zip(names, self.means, self.spreads, strict=True), ("mix", *self.mix)]
+
+
+def learnt_mixes(tasks: Mapping[str, Task]) -> dict[str, list[float]]:
+    """How much of each layer, from the embeddings up, the tasks read that learnt a mix of all; they sum to 1."""
+    mixes = {name: task.choice.mix for name, task in tasks.items()}
+    return {name: mix.scores.detach().float().softmax(0).tolist() for name, mix in mixes.items() if mix is not None}
 
 
 def probe(
@@ -67,11 +81,12 @@ def probe(
     if kind != "regress" and len(set(gold.tolist())) < 2:
         raise SesameError("all rows have the same label, so there is nothing to tell apart; give others too")
     dealt = _folds(gold, owners, folds, stratified=kind == "classify")
-    scores = np.array([_scores(layer, gold, dealt, kind) for layer in vectors])
+    scores = np.array([_scores(layer, gold, dealt, kind) for layer in (*vectors, vectors.mean(0))])
+    *means, mix = scores.mean(1).tolist()
+    *spreads, mix_spread = scores.std(1, ddof=1).tolist()
     least = 0.0 if kind == "regress" else float(np.unique(gold, return_counts=True)[1].max() / len(gold))
     return Probe(
-        "pearson" if kind == "regress" else "accuracy", scores.mean(1).tolist(), scores.std(1, ddof=1).tolist(),
-        least, len(gold), len(dealt),
+        "pearson" if kind == "regress" else "accuracy", means, spreads, (mix, mix_spread), least, len(gold), len(dealt),
     )  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 A contextual vector of an occurrence is the mean of a layer's states at the tokens of the word (Peters et al. 2018, section
 5.3; Reif et al. 2019). Any encoder and any model that reads texts will do, ELMo's biLM too.
 
-Unusual: of a sentence that is too long for the model, the tokens around the word are read, as many on both sides.
+Unusual: of a sentence that is too long for the model, the tokens around the word are read, as many on both sides. Words of
+one sentence that fits share its reading.
 """
 
 import re
@@ -42,13 +43,18 @@ class Occurrence:
         return self.text[self.start : self.end]
 
 
-def find(word: str, documents: Iterable[Document], most: int | None = None) -> list[Occurrence]:
-    """All occurrences of a word, small or capital; "play*" finds all words that begin so."""
+def pattern_of(word: str) -> re.Pattern[str]:
+    """A whole word, small or capital; "play*" is all words that begin so."""
     stem = word.removesuffix("*")
     if not stem.strip():
         raise SesameError(f"the word {word!r}: holds no letter; give a word, or the beginning of one with * behind it")
     rest = r"\w*" if stem != word else ""
-    pattern = re.compile(rf"(?<!\w){re.escape(stem)}{rest}(?!\w)", re.IGNORECASE)
+    return re.compile(rf"(?<!\w){re.escape(stem)}{rest}(?!\w)", re.IGNORECASE)
+
+
+def find(word: str, documents: Iterable[Document], most: int | None = None) -> list[Occurrence]:
+    """All occurrences of a word, small or capital; "play*" finds all words that begin so."""
+    pattern = pattern_of(word)
     found: list[Occurrence] = []
     for document in documents:
         for start, end in sentence_spans(document.text):
@@ -67,28 +73,45 @@ def contextual(
     occurrences: Sequence[Occurrence],
     layers: str = "sum-last-4",
     shown: Bar | None = None,
+    reader: Backbone | FastEncoder | None = None,
 ) -> Matrix:
-    """The vectors of occurrences (N, D), in the order given."""
+    """The vectors of occurrences (N, D), in the order given; a `reader` computes instead of the backbone."""
     room = backbone.longest or 1_000_000
-    weight = next(backbone.parameters())
-    reader: Backbone | FastEncoder = backbone
-    if isinstance(backbone, Encoder) and weight.device.type == "cpu" and weight.dtype == torch.float32:
-        reader = FastEncoder(backbone)
+    reader = reader or quick(backbone)
     found: list[Matrix] = []
     for begin in range(0, len(occurrences), GROUP):
         group = occurrences[begin : begin + GROUP]
-        windows = [_window(tokenizer, one, room) for one in group]
-        states = embed(reader, None, tokenizer, [encoding for encoding, _ in windows], layers, "none")
-        found += [state[rows].float().mean(0).numpy() for state, (_, rows) in zip(states, windows, strict=True)]
+        wholes = {
+            text: tokenizer.encode(text, special=True, literal=True)
+            for text in dict.fromkeys(one.text for one in group)
+        }
+        windows = [_window(tokenizer, one, wholes[one.text], room) for one in group]
+        inputs = {id(encoding): encoding for encoding, _ in windows}
+        states = dict(zip(inputs, embed(reader, None, tokenizer, [*inputs.values()], layers, "none"), strict=True))
+        found += [states[id(encoding)][rows].float().mean(0).numpy() for encoding, rows in windows]
         if shown is not None:
             shown.advance(len(group))
     return np.stack(found) if found else np.empty((0, backbone.width), np.float32)
 
 
-def _window(tokenizer: Tokenizer, one: Occurrence, room: int) -> tuple[Encoding, list[int]]:
+def quick(backbone: Backbone) -> Backbone | FastEncoder:
+    """On a CPU the packed encoder, where there is one; else the backbone itself. Without dropout, also where it just came
+    from its folder: the packed encoder looks tokens up by the backbone's own table, whose dropout would be on."""
+    backbone.eval()
+    weight = next(backbone.parameters())
+    if isinstance(backbone, Encoder) and weight.device.type == "cpu" and weight.dtype == torch.float32:
+        return FastEncoder(backbone)
+    return backbone
+
+
+def tokens_of(one: Occurrence, whole: Encoding) -> list[int]:
+    """Which tokens of its text are the word's."""
+    return [at for at, (start, end) in enumerate(whole.offsets) if start < one.end and end > one.start]
+
+
+def _window(tokenizer: Tokenizer, one: Occurrence, whole: Encoding, room: int) -> tuple[Encoding, list[int]]:
     """The input, and which of its tokens are the word's."""
-    whole = tokenizer.encode(one.text, special=True, literal=True)
-    rows = [at for at, (start, end) in enumerate(whole.offsets) if start < one.end and end > one.start]
+    rows = tokens_of(one, whole)
     if not rows:
         raise SesameError(f"{one.place or one.text[:60]}: {one.word!r} is no token of the model; choose another word")
     if len(whole.ids) <= room:

@@ -6,7 +6,7 @@ the page: 16 bits for each weight, in Base64.
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -155,26 +155,44 @@ def _cell(value: float, most: float) -> str:
     return f'<td class="{kind}" style="--much:{0.75 * abs(value) / most:.3f}">{value:+.4f}</td>'
 
 
-def write_layers(found: Probe, path: Path, title: str = "What each layer knows") -> None:
+def write_layers(
+    found: Probe, path: Path, mixes: Mapping[str, Sequence[float]] | None = None, title: str = "What each layer knows"
+) -> None:
+    """`mixes`: how much of each layer tasks read, as `learnt_mixes` gives it."""
     rows = "".join(
-        f"<tr><th>{'embeddings' if number == 0 else number}</th><td>{mean:.4f}</td><td>± {spread:.4f}</td></tr>"
-        for number, (mean, spread) in enumerate(zip(found.means, found.spreads, strict=True))
+        f"<tr><th>{name}</th><td>{mean:.4f}</td><td>± {spread:.4f}</td></tr>" for name, mean, spread in found.each()
     )
     body = (
         f"<p>A linear probe on the frozen states of each layer: {found.metric} over {found.folds} folds of {found.rows:,} "
         f"rows. Without reading it is {found.least:.4f}.</p>\n{_curve(found)}\n"
         f'<div class="wide"><table><thead><tr><th>layer</th><th>{found.metric}</th><th>spread</th></tr></thead><tbody>{rows}'
-        '</tbody></table></div>\n<p class="note">A probe tells what can be read off a layer by a straight cut, not whether '
-        "the model uses it. Layers whose spreads overlap cannot be told apart.</p>"
+        '</tbody></table></div>\n<p class="note">mix: the mean of the states of all layers. A probe tells what can be read '
+        "off a layer by a straight cut, not whether the model uses it. Layers whose spreads overlap cannot be told apart.</p>"
+        + "".join(_learnt(name, shares) for name, shares in (mixes or {}).items())
     )
     _whole(path, title, body)
 
 
+def _learnt(task: str, shares: Sequence[float]) -> str:
+    """What a task reads of each layer."""
+    most = max(shares)
+    rows = "".join(
+        f'<tr><th>{"embeddings" if number == 0 else number}</th><td class="plus" style="--much:{0.75 * share / most:.3f}">'
+        f"{share:.1%}</td></tr>"
+        for number, share in enumerate(shares)
+    )
+    return (
+        f"\n<h2>What the task {clean(task)} reads</h2>\n<p>It learnt how much of each layer to mix.</p>\n"
+        f'<div class="wide"><table><thead><tr><th>layer</th><th>share</th></tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
 def _curve(found: Probe) -> str:
-    """The means with their spreads, as SVG in the page's colors."""
-    low = min([found.least, *(m - s for m, s in zip(found.means, found.spreads, strict=True))])
-    high = max(m + s for m, s in zip(found.means, found.spreads, strict=True))
-    span, count = max(high - low, 1e-9), max(len(found.means) - 1, 1)
+    """The means with their spreads, as SVG in the page's colors; the mix stands apart."""
+    each = found.each()
+    low = min([found.least, *(m - s for _, m, s in each)])
+    high = max(m + s for _, m, s in each)
+    span, count = max(high - low, 1e-9), len(found.means)
 
     def x(number: int) -> float:
         return 50 + 530 * number / count
@@ -183,16 +201,17 @@ def _curve(found: Probe) -> str:
         return 190 - 170 * (value - low) / span
 
     line = " ".join(f"{x(number):.1f},{y(mean):.1f}" for number, mean in enumerate(found.means))
-    bars = "".join(
-        f'<path d="M{x(n):.1f} {y(m - s):.1f}V{y(m + s):.1f}"/>'
-        for n, (m, s) in enumerate(zip(found.means, found.spreads, strict=True))
+    bars = "".join(f'<path d="M{x(n):.1f} {y(m - s):.1f}V{y(m + s):.1f}"/>' for n, (_, m, s) in enumerate(each))
+    names = "".join(
+        f'<text x="{x(n):.1f}" y="212" text-anchor="middle">{name if n == count else n}</text>'
+        for n, (name, _, _) in enumerate(each)
     )
-    names = "".join(f'<text x="{x(n):.1f}" y="212" text-anchor="middle">{n}</text>' for n in range(len(found.means)))
     ends = "".join(f'<text x="44" y="{y(v) + 4:.1f}" text-anchor="end">{v:.2f}</text>' for v in (low, high))
     said = f"{found.metric} by layer, from {found.means[0]:.3f} at the embeddings to {found.means[-1]:.3f} at the last"
     return (
         f'<svg viewBox="0 0 600 220" role="img" aria-label="{said}" style="max-width:40rem;width:100%" fill="none" '
         f'stroke="currentColor"><path d="M50 {y(found.least):.1f}H580" stroke-dasharray="5 4" opacity=".5"/>'
         f'<polyline points="{line}" stroke="rgb(var(--plus))" stroke-width="2.5"/>'
+        f'<circle cx="{x(count):.1f}" cy="{y(found.mix[0]):.1f}" r="4" stroke="rgb(var(--plus))" stroke-width="2"/>'
         f'<g stroke="rgb(var(--plus))">{bars}</g><g fill="currentColor" stroke="none" font-size="13">{names}{ends}</g></svg>'
     )

@@ -11,9 +11,11 @@ import torch
 
 from sesame.api import Loaded
 from sesame.data.batch import Batch
+from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.nn.steady import Steady
 from sesame.serve.attention import head_steps, maps
+from sesame.serve.inside import layers, neighbours
 from sesame.serve.spoken import spoken
 from sesame.tasks import Reply
 from sesame.tasks.fill import Filled, mark_masks
@@ -56,12 +58,26 @@ def qa(loaded: Loaded, inputs: Sequence[tuple[str, str]], task: str, best: int) 
         {
             "answers": [
                 {"text": one["answer"], "start": one["start"], "end": one["end"], "score": one["probability"]}
-                for one in reply["best"][:best]
+                for one in reply["best"]
             ],
             "none": reply.get("no_answer"),
             "answer": reply["answer"],
         }
-        for reply in loaded.predict(inputs, task)
+        for reply in loaded.predict(inputs, task, best=best)
+    ]
+
+
+def choice(loaded: Loaded, inputs: Sequence[tuple[str, ...]], task: str) -> list[Answer]:
+    """Each input is a text and its choices."""
+    examples = [Example(f"text {n}", text, options=tuple(rest)) for n, (text, *rest) in enumerate(inputs, 1)]
+    return [
+        {
+            "choice": reply["choice"],
+            "text": reply["option"],
+            "score": reply["probabilities"][reply["choice"]],
+            "scores": reply["probabilities"],
+        }
+        for reply in loaded.predict(examples, task)
     ]
 
 
@@ -152,4 +168,7 @@ COMPUTE: dict[str, Compute] = {
     "tokenize": tokenize,
     "attention": attention,
     "nsp": nsp,
+    "choice": choice,
+    "neighbours": neighbours,
+    "layers": layers,
 }

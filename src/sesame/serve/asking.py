@@ -4,17 +4,32 @@ What can be known of a text before it is computed is said here, so that a batch 
 
 Batches must not change an answer. Two things in the library depend on what else is in a call: a draw depends on a prompt's
 number, and the room for a continuation on the longest prompt. So draws, and prompts that come near the end of what their
-model reads, are computed alone.
+model reads, are computed alone. So is what looks inside a model, for it takes long by itself.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sesame.backbones.flops import Work, multiply_adds
 from sesame.errors import SesameError
+from sesame.explain.near_words import occurrence
 from sesame.generate import Settings
 from sesame.serve.answers import COMPUTE
-from sesame.serve.bodies import Body, Gaps, Look, PairTexts, Question, Sides, Source, Speech, TaskTexts
+from sesame.serve.bodies import (
+    Body,
+    Gaps,
+    Look,
+    Near,
+    Options,
+    PairTexts,
+    Question,
+    Rows,
+    Sides,
+    Source,
+    Speech,
+    TaskTexts,
+)
 from sesame.serve.limits import Limits
 from sesame.serve.models import Served
 from sesame.tasks.fill import mark_masks
@@ -47,9 +62,9 @@ def choose(models: Mapping[str, Served], name: str | None) -> Served | None:
 def ask(what: str, body: Body, served: Served, limits: Limits) -> Ask:
     if what not in served.can:
         raise SesameError(f"{served.name} cannot do {what}; it can do {', '.join(served.can)}")
-    inputs = body.inputs()  # type: ignore[attr-defined]
-    _check_texts(inputs, limits)
-    counts = _counts(served, inputs, limits)
+    inputs, texts = body.inputs(), body.read()
+    _check_texts(texts, limits, len(body.texts) if isinstance(body, Near) else len(texts))
+    counts = _counts(served, texts, limits)
     options, alone = _options(what, body, served, limits), False
     if isinstance(body, Gaps):
         _check_gaps(served, inputs, counts)
@@ -57,6 +72,12 @@ def ask(what: str, body: Body, served: Served, limits: Limits) -> Ask:
         alone = True
         if counts[0] > limits.maps:
             raise TooMuch(f"the text has {counts[0]} tokens; attention is shown for {limits.maps} at most")
+    elif isinstance(body, Near):
+        alone = True
+        occurrence(body.text, body.word, body.at)  # says if there is none
+    elif isinstance(body, Rows):
+        alone = True
+        _check_work(served, counts, limits)
     elif isinstance(body, Speech):
         settings = body.settings()
         most, longest = int(settings.get("most", Settings.most)), served.loaded.parts.backbone.longest
@@ -73,9 +94,9 @@ def compute(served: Served, asks: Sequence[Ask]) -> list[list[Any]]:
     return [[next(found) for _ in ask.inputs] for ask in asks]
 
 
-def _check_texts(inputs: Sequence[Any], limits: Limits) -> None:
-    if len(inputs) > limits.texts:
-        raise TooMuch(f"{len(inputs)} texts are more than the {limits.texts} of one request; send several requests")
+def _check_texts(inputs: Sequence[Any], limits: Limits, count: int) -> None:
+    if count > limits.texts:
+        raise TooMuch(f"{count} texts are more than the {limits.texts} of one request; send several requests")
     for number, each in enumerate(inputs, 1):
         for text in each if isinstance(each, tuple) else (each,):
             if text is not None and len(text) > limits.characters:
@@ -111,10 +132,30 @@ def _counts(served: Served, inputs: Sequence[Any], limits: Limits) -> list[int]:
     return counts
 
 
+def _check_work(served: Served, counts: Sequence[int], limits: Limits) -> None:
+    """Rows are padded to the longest of their batch, so all to the longest is the most that they cost."""
+    longest = max(counts)
+    backbone = served.backbone
+    each = multiply_adds(backbone.config, Work(min(longest, backbone.longest or longest)))
+    most = int(limits.work / each)
+    if len(counts) * longest > most:
+        raise TooMuch(
+            f"{len(counts)} rows of up to {longest} tokens are {len(counts) * longest:,} places, more than the {most:,} that "
+            "this model is probed with; send fewer or shorter rows"
+        )
+
+
 def _options(what: str, body: Body, served: Served, limits: Limits) -> tuple[tuple[str, Any], ...]:
     """The keywords of the function in `COMPUTE`."""
     if isinstance(body, Look):
         return (("layer", body.layer), ("head", body.head), ("numbers", limits.numbers))
+    if isinstance(body, Near):
+        depth = served.backbone.depth
+        if body.layer is not None and body.layer > depth:
+            raise SesameError(f"layer is {body.layer}, but the model has 0 (the embeddings) to {depth}")
+        return (("layer", body.layer), ("top", body.top))
+    if isinstance(body, Options):
+        return (("task", served.task("choice", body.task)),)
     if isinstance(body, Gaps):
         return (("top", body.top),)
     if isinstance(body, Question):

@@ -4,6 +4,7 @@ Strict: a number in quotes is no number, an unknown key is a mistake, NaN is non
 are checked by `asking.py`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,14 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     model: Name | None = Field(None, description="Which model; needed when several are served.")
+
+    def inputs(self) -> list[Any]:
+        """What is computed, one answer for each."""
+        raise NotImplementedError
+
+    def read(self) -> list[Any]:
+        """The texts, or pairs of them, that are measured."""
+        return self.inputs()
 
 
 class Texts(Body):
@@ -61,7 +70,7 @@ class Question(Body):
     context: str | None = None
     questions: Some | None = Field(None, description="... or several and as many contexts.")
     contexts: Some | None = None
-    best: int = Field(1, ge=1, le=20, description="How many answers; a model gives five at most.")
+    best: int = Field(1, ge=1, le=20, description="How many answers.")
 
     @model_validator(mode="after")
     def _both(self) -> "Question":
@@ -136,6 +145,57 @@ class Look(Body):
         return [(self.text, self.pair)]
 
 
+class Options(Body):
+    task: Name | None = None
+    text: str = Field(description="The beginning, or the question.")
+    choices: list[str] = Field(min_length=2, max_length=20, description="How it may go on, or be answered.")
+
+    def inputs(self) -> list[Any]:
+        return [(self.text, *self.choices)]
+
+    def read(self) -> list[Any]:
+        return [(self.text, choice) for choice in self.choices]  # each is read beside the text
+
+
+class Near(Body):
+    text: str = Field(description="A text in which the word stands.")
+    word: Name = Field(description="The word, as it stands there; small or capital does not matter.")
+    at: int = Field(1, ge=1, le=100_000, description="Which of its occurrences, from 1.")
+    texts: list[str] = Field(min_length=2, description="The lines to look among.")
+    layer: int | None = Field(
+        None, ge=0, le=1000, description="From 0, the embeddings; by default the last four, summed."
+    )
+    top: int = Field(10, ge=1, le=50, description="How many neighbours.")
+
+    def inputs(self) -> list[Any]:
+        return [(self.text, self.word, self.at, tuple(self.texts))]
+
+    def read(self) -> list[Any]:
+        return [*self.texts, self.text]
+
+
+class Rows(Body):
+    texts: list[str] = Field(min_length=10, description="Labelled texts, at least 10.")
+    labels: list[Name] = Field(description="As many labels: at least two different ones, each at least twice.")
+
+    @model_validator(mode="after")
+    def _enough(self) -> "Rows":
+        counts = Counter(self.labels)
+        if len(self.texts) != len(self.labels):
+            raise ValueError(f"{len(self.texts)} texts have {len(self.labels)} labels; give as many")
+        if len(counts) < 2:
+            raise ValueError("all labels are the same, so there is nothing to tell apart; give others too")
+        if min(counts.values()) < 2:
+            raise ValueError("a label stands once only; a probe needs two rows of each, to learn from and to ask about")
+        return self
+
+    def inputs(self) -> list[Any]:
+        return [(tuple(self.texts), tuple(self.labels))]
+
+    def read(self) -> list[Any]:
+        return list(self.texts)
+
+
 class Answers(BaseModel):
     model: str
     answers: list[Any]
@@ -163,6 +223,9 @@ BODIES: dict[str, type[Body]] = {
     "tokenize": Texts,
     "attention": Look,
     "nsp": PairTexts,
+    "choice": Options,
+    "neighbours": Near,
+    "layers": Rows,
 }
 
 

@@ -6,19 +6,24 @@ compared with 32, and a folder that cannot answer is refused before anybody asks
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sesame.api import Loaded, load
-from sesame.backbones import Encoder, EncoderDecoder, TransformerXL, XLNet
+from sesame.backbones import LSTM, Backbone, BiLM, Encoder, EncoderDecoder, TransformerXL, XLNet
 from sesame.checkpoint.onnx.engine import exported
 from sesame.checkpoint.onnx.heads import EMBED, FILL
+from sesame.checkpoint.reading import reading
 from sesame.checkpoint.speech import quickest, speaker
+from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.progress import say
+from sesame.tasks import Task
 from sesame.tasks.inputs import ids_and_segments
 
-TASKS = ("classify", "regress", "tag", "qa")  # the kinds that have a path of their own
+TASKS = ("classify", "regress", "tag", "qa", "choice")  # the kinds that have a path of their own
+LAYERED = (Encoder, XLNet, TransformerXL, BiLM, LSTM)  # whose layers can be looked at
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,11 @@ class Served:
     name: str
     loaded: Loaded
     can: tuple[str, ...]
+
+    @cached_property
+    def backbone(self) -> Backbone:
+        """What reads texts."""
+        return reading(self.loaded.parts).backbone
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, with those around it."""
@@ -83,6 +93,8 @@ def abilities(loaded: Loaded) -> list[str]:
         found += ["embed", "similarity"]
     if isinstance(parts.backbone, Encoder | XLNet | TransformerXL):
         found.append("attention")
+    if "embed" in found and isinstance(reading(parts).backbone, LAYERED):
+        found += ["neighbours", "layers"]
     if isinstance(parts.backbone, Encoder) and {"pooler", "nsp"} <= set(parts.heads):
         found.append("nsp")
     if _speaks(loaded):
@@ -107,8 +119,7 @@ def warm(name: str, loaded: Loaded, can: Sequence[str]) -> list[str]:
     text = "One two three."
     for task, each in loaded.parts.tasks.items():
         if each.config.kind in TASKS:
-            pair = each.config.kind == "qa" or each.config.pair
-            loaded.predict([(text, text) if pair else text], task)
+            loaded.predict([_first(each, text)], task)
     if "generate" in can or "translate" in can:
         loaded.speaker = quickest(loaded.parts)
     left: set[str] = set()
@@ -117,8 +128,15 @@ def warm(name: str, loaded: Loaded, can: Sequence[str]) -> list[str]:
     ):
         left.add("fill")
     if "embed" in can and not _works(name, "embed", lambda: loaded.embed(text)):
-        left |= {"embed", "similarity"}
+        left |= {"embed", "similarity", "neighbours", "layers"}
     return [each for each in can if each not in left]
+
+
+def _first(task: Task, text: str) -> str | tuple[str, str] | Example:
+    """Something to ask a task."""
+    if task.config.kind == "choice":
+        return Example("warm", text, options=(text, text))
+    return (text, text) if task.config.kind == "qa" or task.config.pair else text
 
 
 def _works(name: str, what: str, call: Callable[[], object]) -> bool:

@@ -17,6 +17,7 @@ from sesame.tasks.base import Item, Reply, Task
 from sesame.tasks.streams import side_by_side, tokens_each
 
 TOKENS = 8192  # places of a batch: enough to fill two cores, little enough to stay in memory
+BEST = 5  # answers to a question that are told where nobody says how many
 
 
 class Engine(Protocol):
@@ -83,8 +84,12 @@ def _logits(task: Task, backbone: Backbone | FastEncoder | Engine, batch: Batch,
         return task.logits(torch.cat(features, dim=1), batch)
 
 
-def answer(task: Task, examples: Sequence[Example], items: Sequence[Item], logits: Sequence[Tensor]) -> list[Reply]:
-    return [task.read(*each) for each in zip(logits, items, examples, strict=True)]
+def answer(
+    task: Task, examples: Sequence[Example], items: Sequence[Item], logits: Sequence[Tensor], best: int = BEST
+) -> list[Reply]:
+    """Logits to answers; of those to a question the `best` are told."""
+    replies = [task.read(*each) for each in zip(logits, items, examples, strict=True)]
+    return [reply | {"best": reply["best"][:best]} if "best" in reply else reply for reply in replies]
 
 
 def _groups(items: Sequence[Item], tokens: int, alike: bool = False) -> list[list[int]]:

@@ -10,7 +10,7 @@ from sesame.backbones.fast import FastEncoder
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.progress import bar, say
-from sesame.tasks.answer import Engine, answer, logits_of
+from sesame.tasks.answer import BEST, Engine, answer, logits_of
 from sesame.tasks.base import Reply, Task
 from sesame.tasks.windows import Inputs
 from sesame.text import Tokenizer
@@ -27,12 +27,13 @@ def predict(
     engine: FastEncoder | Engine | None = None,
     precision: torch.dtype | None = None,
     abstain: float = 0.0,
+    best: int = BEST,
     progress: bool = False,
 ) -> list[Reply]:
     """One answer for each example; where the model is less sure than `abstain`, the answer is None and says so.
 
-    Of several answers (entities, labels at once) those that are not sure enough are left out. An `engine`, where one is
-    given, computes instead of the backbone.
+    Of several answers (entities, labels at once) those that are not sure enough are left out. Of the answers to a question
+    the `best` are told, 20 at most. An `engine`, where one is given, computes instead of the backbone.
     """
     if abstain > 0 and task.config.kind == "regress":
         raise SesameError("a number comes without a probability, so there is nothing to abstain by; leave it out")
@@ -50,7 +51,7 @@ def predict(
         logits = logits_of(
             task, engine or backbone, items, inputs.pad, precision, shown if progress else None, alike=True
         )
-    return [_withheld(reply, abstain) for reply in answer(task, examples, items, logits)]
+    return [_withheld(reply, abstain) for reply in answer(task, examples, items, logits, best)]
 
 
 def window_length(task: Task, backbone: Backbone) -> int:

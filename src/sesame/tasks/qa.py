@@ -70,7 +70,7 @@ class Answerer(Task):
         return F.cross_entropy(logits.transpose(1, 2).flatten(0, 1), targets.labels.flatten(), reduction="sum")
 
     def read(self, logits: Tensor, item: Item, example: Example) -> Reply:
-        """The best span over all windows, with its rivals."""
+        """The best span over all windows, with its rivals: as many as the probability is shared among."""
         found: dict[tuple[int, int], float] = {}
         null = float("inf")
         for window, scores in zip(item.windows, logits, strict=True):
@@ -87,7 +87,7 @@ class Answerer(Task):
             for ((start, end), _), chance in zip(ranked, chances, strict=False)
         ]
         above = null - ranked[0][1]
-        reply: dict[str, Any] = {**best[0], "null_score": above, "best": best[:5]}
+        reply: dict[str, Any] = {**best[0], "null_score": above, "best": best}
         if self.config.null:
             reply["no_answer"] = chances[-1]
             if above > self.config.threshold:

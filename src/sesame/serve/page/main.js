@@ -6,17 +6,20 @@ import { read, write } from "./fragment.js";
 import { makePanel } from "./panel.js";
 import { makeTabs } from "./tabs.js";
 import attention from "./panels/attention.js";
+import choice from "./panels/choice.js";
 import classify from "./panels/classify.js";
 import fill from "./panels/fill.js";
 import generate from "./panels/generate.js";
 import head from "./panels/head.js";
+import layers from "./panels/layers.js";
+import neighbours from "./panels/neighbours.js";
 import pairs from "./panels/pairs.js";
 import qa from "./panels/qa.js";
 import tag from "./panels/tag.js";
 import tokens from "./panels/tokens.js";
 import translate from "./panels/translate.js";
 
-const PANELS = [fill, classify, tag, qa, pairs, translate, generate, tokens, attention, head];
+const PANELS = [fill, classify, tag, qa, choice, pairs, neighbours, translate, generate, tokens, layers, attention, head];
 
 const MANY = 2; // models that are described; of more, only the names stand in the head of the page
 

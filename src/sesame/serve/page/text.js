@@ -24,6 +24,14 @@ export function drawSpans(text, spans, draw) {
   return [nodes, left];
 }
 
+/** A span and at most so many letters on each side of it: [before, span, behind]. */
+export function around(text, start, end, most) {
+  const letters = points(text);
+  const before = letters.slice(Math.max(0, start - most), start).join("");
+  const behind = letters.slice(end, end + most).join("");
+  return [start > most ? `…${before}` : before, letters.slice(start, end).join(""), letters.length > end + most ? `${behind}…` : behind];
+}
+
 export function lines(text) {
   return text.split("\n").map((line) => line.trim()).filter((line) => line !== "");
 }
