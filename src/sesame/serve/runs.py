@@ -22,7 +22,7 @@ from sesame.serve.curves import curves_of
 MOST = 200  # runs that are told of, the newest ones
 LONGEST = 200  # letters of a name that a recipe gives
 REST = 1.0  # seconds between two looks at least
-SHARE = 20.0
+SHARE = 20.0  # times as long as the last look took, at least
 
 
 @dataclass
@@ -38,10 +38,10 @@ class Kept:
 class Watch:
     """Runs under one folder; safe to call from any thread, writes nothing."""
 
-    def __init__(self, folder: Path, rest: float = REST) -> None:
+    def __init__(self, folder: Path, rest: float = REST, share: float = SHARE) -> None:
         if not folder.is_dir():
             raise SesameError(f"--runs {folder}: no such folder; name the one that holds your runs, such as runs")
-        self.folder, self.rest = folder.resolve(), rest
+        self.folder, self.rest, self.share = folder.resolve(), rest, share
         self.lock = threading.Lock()
         self.kept: dict[Path, Kept] = {}
         self.stamp, self.found, self.next = int(time.time() * 1000), 0, 0.0
@@ -52,7 +52,7 @@ class Watch:
             began = time.monotonic()
             if began >= self.next:
                 self._look()
-                self.next = time.monotonic() + max(self.rest, SHARE * (time.monotonic() - began))
+                self.next = time.monotonic() + max(self.rest, self.share * (time.monotonic() - began))
             stamp, found, kept = self.stamp, self.found, list(self.kept.values())
         now = time.time()
         runs = [

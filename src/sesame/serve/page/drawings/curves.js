@@ -70,7 +70,7 @@ export function curves(title) {
 }
 
 function values(one, index) {
-  return one.raw ? `${figure(one.y[index])} (${figure(one.raw[index])})` : figure(one.y[index]);
+  return one.raw ? `${figure(one.y[index])} (raw ${figure(one.raw[index])})` : figure(one.y[index]);
 }
 
 function frameOf({ series, log }, width) {
@@ -84,7 +84,7 @@ function frameOf({ series, log }, width) {
 function grid({ width, most, low, high, x, y }, { axis, log }) {
   const across = (log ? logTicks : ticks)(low, high, 5).map((value) => svg("g", {},
     svg("path", { class: "rule", d: `M${LEFT} ${y(value).toFixed(1)} H${width - RIGHT}` }), svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, figure(value))));
-  const along = ticks(0, most, Math.floor(width / 90)).map((value) => svg("text", { x: x(value), y: HEIGHT - BOTTOM + 16, "text-anchor": value ? "middle" : "start" }, AXES[axis].tick(value)));
+  const along = ticks(0, most, Math.floor(width / 70)).map((value) => svg("text", { x: x(value), y: HEIGHT - BOTTOM + 16, "text-anchor": value ? "middle" : "start" }, AXES[axis].tick(value)));
   const name = svg("text", { x: width - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, AXES[axis].title);
   return [...across, svg("path", { class: "base", d: `M${LEFT} ${HEIGHT - BOTTOM} H${width - RIGHT}` }), ...along, name];
 }
