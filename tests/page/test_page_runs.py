@@ -127,6 +127,14 @@ def test_axes_and_what_a_log_does_not_tell(visit: Visit, runs: FakeRuns, address
     assert page.locator("figure").first.locator("text").last.text_content() == "tokens"
     page.get_by_label("Over time").check()
     assert page.locator("[data-run=taught]").count() > 0
+    assert page.locator("figure").first.locator("text").all_text_contents()[-6:] == [
+        "0 s",
+        "10 s",
+        "20 s",
+        "30 s",
+        "40 s",
+        "time",
+    ]
     again = opened(visit, address, page.url.split("#")[1])
     assert again.get_by_label("Logarithmic losses").is_checked()
     assert again.get_by_label("Over time").is_checked()

@@ -57,7 +57,7 @@ export function amount(value) {
 export function duration(seconds) {
   const [size, sign] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([least]) => seconds >= least) ?? [1, "s"];
   const value = seconds / size;
-  return `${value < 10 && size > 1 ? Number(value.toFixed(1)) : Math.round(value)} ${sign}`;
+  return `${value < 10 ? Number(value.toFixed(1)) : Math.round(value)} ${sign}`;
 }
 
 /** Four digits of a loss, a score or a rate. */

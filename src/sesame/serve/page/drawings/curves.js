@@ -12,7 +12,7 @@ const HINT = "Point at the curves, or walk with the arrow keys, to read them.";
 export const AXES = {
   step: { title: "steps", tick: amount, words: (value) => `step ${count(value)}` },
   tokens: { title: "tokens", tick: amount, words: (value) => `${amount(value)} tokens` },
-  seconds: { title: "time", tick: duration, words: duration },
+  seconds: { title: "time", tick: duration, words: duration, unit: (most) => [86400, 3600, 60].find((size) => most >= 2 * size) ?? 1 },
 };
 
 /** How the line of a slot looks, as attributes. */
@@ -84,7 +84,8 @@ function frameOf({ series, log }, width) {
 function grid({ width, most, low, high, x, y }, { axis, log }) {
   const across = (log ? logTicks : ticks)(low, high, 5).map((value) => svg("g", {},
     svg("path", { class: "rule", d: `M${LEFT} ${y(value).toFixed(1)} H${width - RIGHT}` }), svg("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, figure(value))));
-  const along = ticks(0, most, Math.floor(width / 70)).map((value) => svg("text", { x: x(value), y: HEIGHT - BOTTOM + 16, "text-anchor": value ? "middle" : "start" }, AXES[axis].tick(value)));
+  const unit = AXES[axis].unit?.(most) ?? 1;
+  const along = ticks(0, most / unit, Math.floor(width / 70)).map((number) => number * unit).map((value) => svg("text", { x: x(value), y: HEIGHT - BOTTOM + 16, "text-anchor": value ? "middle" : "start" }, AXES[axis].tick(value)));
   const name = svg("text", { x: width - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, AXES[axis].title);
   return [...across, svg("path", { class: "base", d: `M${LEFT} ${HEIGHT - BOTTOM} H${width - RIGHT}` }), ...along, name];
 }
