@@ -113,6 +113,21 @@ def test_a_running_run_grows_and_what_was_chosen_stays(visit: Visit, runs: FakeR
     assert page.locator(SMOOTH.format("mine")).count() == 0
 
 
+def test_of_many_runs_the_newest_are_chosen_at_first(visit: Visit) -> None:
+    runs = FakeRuns()
+    for number in range(9):
+        runs.add(f"run-{number}", 3)
+    with Fake([], runs=runs) as fake:
+        page = opened(visit, fake.address)
+        assert page.locator(".legend li").all_inner_texts() == [f"run-{number}" for number in range(8, 2, -1)]
+        page.get_by_role("checkbox", name="run-7").uncheck()
+        page.get_by_role("checkbox", name="run-0").check()
+        chosen = ["run-8", "run-0", "run-6", "run-5", "run-4", "run-3"]
+        assert page.locator(".legend li").all_inner_texts() == chosen, "its color is free again"
+        again = opened(visit, fake.address, page.url.split("#")[1])
+        assert sorted(again.locator(".legend li").all_inner_texts()) == sorted(chosen)
+
+
 def test_axes_and_what_a_log_does_not_tell(visit: Visit, runs: FakeRuns, address: str) -> None:
     page = opened(visit, address)
     linear = points(page, SMOOTH.format("mine"))

@@ -87,7 +87,7 @@ function make(remember) {
     const fresh = names.filter((name) => !state.order.includes(name));
     const changed = fresh.length > 0 || names.length !== state.order.length + fresh.length || reply.runs.some((run) => run.state);
     state.order = [...fresh, ...state.order.filter((name) => known.has(name))]; // what is known keeps its place under the pointer
-    fresh.filter((name) => (state.picked ? state.picked.includes(name) : slots.size < FIRST)).forEach(take);
+    for (const name of fresh) if (state.picked ? state.picked.includes(name) : slots.size < FIRST) take(name);
     state.stamp = reply.stamp;
     tell(sentence(reply), false);
     found.hidden = names.length === 0;
