@@ -25,7 +25,7 @@ ROOMS = [
     "explain",
     "serve",
 ]
-GROUND = {"errors", "files", "progress", "chance", "config", "__init__"}
+GROUND = {"errors", "files", "progress", "chance", "config", "runs", "__init__"}
 
 
 def imported(file: Path) -> set[str]:

@@ -1,5 +1,6 @@
 """Runs under a folder: what `Run` writes is what is read; half lines, locks and parts."""
 
+import fcntl
 import json
 import os
 import time
@@ -36,13 +37,15 @@ def test_a_run_from_its_beginning_to_its_end(tmp_path: Path) -> None:
         assert (begun.state, begun.step, begun.loss, begun.last()) == ("running", 0, (), {})
         run.log({"step": 10, "seconds": 1.5, "tokens": 1000, "loss": 4.0, "mlm": 4.0})
         run.log({"step": 10, "seconds": 1.5, "held_out": {"mlm": 3.5, "mlm_accuracy": 0.1}})
-        run.log({"step": 20, "seconds": 3.0, "tokens": 2000, "loss": 3.0, "mlm": 3.0})
+        run.log({"step": 20, "seconds": 3.0, "tokens": 2000, "loss": 3.0, "mlm": 3.0, "rate": 1e-4})
         (now,) = find_runs(tmp_path / "runs")
         assert (now.name, now.recipe, now.size, now.state) == ("one", "electra", "2 × 128", "running")
         assert (now.step, now.steps, now.tokens, now.seconds) == (20, 40, 2000, 3.0)
         assert now.loss == ((10, 4.0), (20, 3.0))
         assert now.held_out == {"mlm": ((10, 3.5),)}
         assert now.last() == {"mlm": 3.5}
+        assert now.rate == ((20, 1e-4),)
+        assert now.clock == ((10, 1000, 1.5), (20, 2000, 3.0))
     assert read_run(folder).state == "interrupted"
     finished(folder)
     assert read_run(folder).state == "done"
@@ -60,6 +63,19 @@ def test_looking_does_not_stop_a_run_from_going_on(tmp_path: Path) -> None:
     assert files == {".lock", "recipe.toml"}, "looking leaves nothing behind"
 
 
+def test_a_look_at_the_wrong_moment_does_not_refuse_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one").mkdir()
+    with (tmp_path / "one" / ".lock").open("w") as looker:
+        fcntl.flock(looker, fcntl.LOCK_SH)
+        monkeypatch.setattr("sesame.checkpoint.run.time.sleep", lambda _: fcntl.flock(looker, fcntl.LOCK_UN))
+        with Run.claim(tmp_path / "one", RECIPE):
+            assert read_run(tmp_path / "one").state == "running"
+        fcntl.flock(looker, fcntl.LOCK_SH)
+        monkeypatch.setattr("sesame.checkpoint.run.time.sleep", lambda _: None)
+        with pytest.raises(SesameError, match="another process"), Run.claim(tmp_path / "one", RECIPE):
+            pass
+
+
 def test_half_lines_wait_and_broken_ones_are_counted(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(dump_toml(RECIPE))
     log(tmp_path, {"step": 10, "loss": 2.0}, {"step": 20, "loss": float("nan")})
@@ -72,6 +88,9 @@ def test_half_lines_wait_and_broken_ones_are_counted(tmp_path: Path) -> None:
     )
     found = read_run(tmp_path)
     assert (found.step, found.loss, found.broken) == (2, ((1, 5.0), (2, 4.0)), 3)
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1, "loss": 1' + b"0" * 400 + b"}\n" + b"[" * 100_000 + b"\n")
+    assert (read_run(tmp_path).loss, read_run(tmp_path).broken) == ((), 1), "numbers and depths beyond all measure"
+    (tmp_path / "metrics.jsonl").write_bytes(b"[1]\n" * 3)
     (tmp_path / "recipe.toml").write_text("= no toml")
     assert (read_run(tmp_path).recipe, read_run(tmp_path).broken) == ("?", 4)
 

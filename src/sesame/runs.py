@@ -4,8 +4,8 @@ A run is a folder with recipe.toml, as `checkpoint/run.py` writes it; a run with
 that was read first) is a part of it. A run is done when it has its final folder, running while its lock is held, else it
 waits to be gone on with.
 
-Unusual: the lock is asked for in passing, shared and not waiting, and let go at once. Nothing is written, and a file that is
-being written may end in half a line, which is left for the next look.
+Unusual: the lock is asked for in passing, shared and not waiting, and let go at once. Nothing is written, a file that is
+being written may end in half a line, which is left for the next look, and one that goes away meanwhile is not there.
 """
 
 import fcntl
@@ -24,6 +24,7 @@ from sesame.errors import SesameError
 
 RunState = Literal["done", "running", "interrupted"]
 Point = tuple[int, float]  # step, value
+Sign = tuple[str, int, int]  # a file, when it was last written (ns), its bytes
 BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -43,6 +44,8 @@ class RunLine:
     age: float = 0.0  # seconds since it last gave a sign of life
     loss: tuple[Point, ...] = ()
     held_out: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)  # by objective; "valid": a task's score
+    rate: tuple[Point, ...] = ()  # of learning
+    clock: tuple[tuple[int, int, float], ...] = ()  # step, tokens and seconds until then; 0 where nobody counted
     broken: int = 0  # lines of the log that could not be read, and the recipe if it could not
 
     def last(self) -> dict[str, float]:
@@ -50,20 +53,22 @@ class RunLine:
         return {name: points[-1][1] for name, points in self.held_out.items() if points}
 
     def to_json(self) -> dict[str, Any]:
-        found = {key: value for key, value in vars(self).items() if key not in ("folder", "held_out", "loss")}
-        curves = {name: [list(point) for point in points] for name, points in self.held_out.items()}
-        return {**found, "loss": [list(point) for point in self.loss], "held_out": curves}
+        curves = {name: [list(point) for point in getattr(self, name)] for name in ("loss", "rate", "clock")}
+        held_out = {name: [list(point) for point in points] for name, points in self.held_out.items()}
+        kept = {key: value for key, value in vars(self).items() if key != "folder"}
+        return {**kept, **curves, "held_out": held_out}
 
 
 def find_runs(folder: Path, parts: bool = False) -> list[RunLine]:
     """All runs under a folder, or the folder's own, the newest first; `parts`: also those within other runs."""
     if not folder.is_dir():
         raise SesameError(f"{folder}: no such folder; name the one that holds your runs, such as runs")
-    found = [read_run(place, folder) for place in _places(folder, parts)]
+    found = [read_run(place, folder) for place in places(folder, parts)]
     return sorted(found, key=lambda run: (run.age, run.name))
 
 
-def _places(folder: Path, parts: bool) -> list[Path]:
+def places(folder: Path, parts: bool = False) -> list[Path]:
+    """The folders of the runs, as `find_runs` finds them."""
     found: list[Path] = []
     for place, inner, names in os.walk(folder):
         here = Path(place)
@@ -82,22 +87,45 @@ def read_run(folder: Path, root: Path | None = None) -> RunLine:
     if not log and (newest := _newest_part(folder)) is not None:
         log, broken = _log(newest / "metrics.jsonl")
     relative = folder.relative_to(root) if root is not None and folder != root else Path(folder.name)
-    last = log[-1] if log else {}
+    last, clock = log[-1] if log else {}, _clock(log)
     return RunLine(
         folder,
         str(relative),
         str(recipe.get("name") or _of(recipe, "transfer", "name") or _of(recipe, "run", "task") or "?"),
         _size(recipe),
-        _state(folder),
+        state(folder),
         int(last.get("step", 0)),
         recipe["steps"] if isinstance(recipe.get("steps"), int) and not _of(recipe, "run", "budget") else None,
-        max((int(line["tokens"]) for line in log if isinstance(line.get("tokens"), int)), default=0),
-        max((float(line["seconds"]) for line in log if _is_number(line.get("seconds"))), default=0.0),
-        max(0.0, time.time() - _touched(folder)),
-        tuple((int(line["step"]), float(line["loss"])) for line in log if _is_number(line.get("loss"))),
+        clock[-1][1] if clock else 0,
+        clock[-1][2] if clock else 0.0,
+        max(0.0, time.time() - touched(signs(folder))),
+        _points(log, "loss"),
         _held_out(log, recipe),
+        _points(log, "rate"),
+        clock,
         broken + (not recipe),
     )
+
+
+def signs(folder: Path) -> tuple[Sign, ...]:
+    """The files that tell of a run: while these stay equal, so does what `read_run` gives, but for state and age."""
+    newest = _newest_part(folder)
+    files = [folder / "recipe.toml", folder / "metrics.jsonl", folder / "final" / "config.json"]
+    files += [] if newest is None else [newest / "metrics.jsonl"]
+    found = ((str(file), _stat(file)) for file in files)
+    return tuple((name, told.st_mtime_ns, told.st_size) for name, told in found if told is not None)
+
+
+def touched(found: Sequence[Sign]) -> float:
+    """When a run last gave a sign of life, in seconds since 1970."""
+    return max((written for _, written, _ in found), default=0) / 1e9
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except OSError:
+        return None  # not there, gone meanwhile, or not ours to see
 
 
 def _recipe(folder: Path) -> dict[str, Any]:
@@ -121,8 +149,8 @@ def _size(recipe: Mapping[str, Any]) -> str:
     return f"from {name}" if name else ""
 
 
-def _state(folder: Path) -> RunState:
-    if (folder / "final" / "config.json").is_file():
+def state(folder: Path) -> RunState:
+    if _stat(folder / "final" / "config.json") is not None:
         return "done"
     return "running" if _locked(folder / ".lock") else "interrupted"
 
@@ -138,28 +166,23 @@ def _locked(lock: Path) -> bool:
     return False
 
 
-def _touched(folder: Path) -> float:
-    newest = _newest_part(folder)
-    files = [folder / "recipe.toml", folder / "metrics.jsonl", folder / "final" / "config.json"]
-    files += [] if newest is None else [newest / "metrics.jsonl"]
-    return max((file.stat().st_mtime for file in files if file.is_file()), default=0.0)
-
-
 def _newest_part(folder: Path) -> Path | None:
-    parts = [log for log in folder.glob("*/metrics.jsonl") if (log.parent / "recipe.toml").is_file()]
-    return max(parts, key=lambda log: (log.stat().st_mtime, log)).parent if parts else None
+    logs = [log for log in folder.glob("*/metrics.jsonl") if _stat(log.parent / "recipe.toml") is not None]
+    parts = [(told.st_mtime, log) for log in logs if (told := _stat(log)) is not None]
+    return max(parts)[1].parent if parts else None
 
 
 def _log(file: Path) -> tuple[list[dict[str, Any]], int]:
     """Lines with a step, and how many others there are; the last may be half written."""
-    if not file.is_file():
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except OSError:
         return [], 0
-    lines = file.read_bytes().split(b"\n")
     found, broken = [], 0
     for number, line in enumerate(lines):
         try:
             value = json.loads(line) if line.strip() else None
-        except ValueError:
+        except (ValueError, RecursionError):
             broken += number < len(lines) - 1
             continue
         if isinstance(value, dict) and isinstance(value.get("step"), int):
@@ -170,7 +193,25 @@ def _log(file: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        return False
+
+
+def _points(log: Sequence[Mapping[str, Any]], name: str) -> tuple[Point, ...]:
+    return tuple((line["step"], float(line[name])) for line in log if _is_number(line.get(name)))
+
+
+def _clock(log: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, int, float], ...]:
+    """Tokens and seconds at each step; a line that does not tell them stands where the one before it stood."""
+    found: dict[int, tuple[int, float]] = {}
+    tokens, seconds = 0, 0.0
+    for line in log:
+        tokens = max(tokens, int(line["tokens"]) if _is_number(line.get("tokens")) else 0)
+        seconds = max(seconds, float(line["seconds"]) if _is_number(line.get("seconds")) else 0.0)
+        found[line["step"]] = (tokens, seconds)
+    return tuple((step, *told) for step, told in found.items())
 
 
 def _held_out(log: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any]) -> dict[str, tuple[Point, ...]]:

@@ -369,7 +369,7 @@ def spoil(model: Path, how: str) -> None:
 
 
 BAD_MODELS = {
-    "no config": ["config.json", "no such file"],
+    "no config": ["config.json", "no such file", "give the folder of a model"],
     "bad config": ["config.json", "copy the file again"],
     "unknown type": ["config.json", "'abert'", "known are"],
     "no weights": ["no weights here", "model.safetensors"],

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import sesame
+from tests.page.fake_runs import FakeRuns
 
 PAGE = Path(sesame.__file__).parent / "serve" / "page"
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -278,7 +279,10 @@ class Handler(BaseHTTPRequestHandler):
             if key and self.headers.get("Authorization") != f"Bearer {key}":
                 self.give_json(401, {"error": "This server wants an API key."})
             else:
-                self.give_json(200, {"models": self.server.models})
+                self.give_json(200, {"models": self.server.models, "runs": self.server.runs is not None})
+            return
+        if path == "/v1/runs" and self.server.runs is not None:
+            self.give_json(200, self.server.runs.tell(int(self.path.partition("since=")[2] or 0)))
             return
         file = PAGE / "index.html" if path == "/" else PAGE / path.removeprefix("/page/")
         if file.is_file() and PAGE in file.resolve().parents:
@@ -303,9 +307,9 @@ class Handler(BaseHTTPRequestHandler):
 class Fake(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, models: list[Json] | None = None, key: str = "") -> None:
+    def __init__(self, models: list[Json] | None = None, key: str = "", runs: FakeRuns | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.models, self.key = MODELS if models is None else models, key
+        self.models, self.key, self.runs = MODELS if models is None else models, key, runs
         self.asked: list[tuple[str, Json]] = []
         self.hold = threading.Event()
         self.address = f"http://127.0.0.1:{self.server_port}/"

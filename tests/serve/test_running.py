@@ -212,6 +212,10 @@ def test_the_end_under_load(process: Process) -> None:
 def test_commands_that_cannot_serve(tmp_path: Path, cli: Cli) -> None:
     folder = reader(tmp_path / "toy", ("mood",))
     cli("serve", tmp_path / "none").refused("no such folder")
+    (tmp_path / "empty").mkdir()
+    cli("serve", tmp_path / "empty").refused("config.json: no such file", "give the folder of a model")
+    cli("serve").refused("nothing to serve", "name a model folder", "--runs DIR")
+    cli("serve", "--runs", tmp_path / "none").refused("--runs", "no such folder", "name the one that holds your runs")
     cli("serve", folder, folder).refused("two models are called 'toy'")
     cli("serve", folder, "--api-key", " ").refused("--api-key")
     handler = logging.StreamHandler(io.StringIO())

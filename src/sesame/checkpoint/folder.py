@@ -154,6 +154,11 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
         return read_elmo(folder)
     if (folder / "model.onnx").is_file() and not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
         raise SesameError(f'{folder}: holds an ONNX graph only; open it with --engine onnx (in Python engine="onnx")')
+    if not (folder / "config.json").is_file():
+        raise SesameError(
+            f"{folder / 'config.json'}: no such file; give the folder of a model (config.json, weights, tokenizer), or a run "
+            "that is done"
+        )
     found = read_json(folder / "config.json")
     if not isinstance(found, dict):
         raise SesameError(f"{folder / 'config.json'}: holds no table of settings; copy the file again")

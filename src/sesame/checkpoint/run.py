@@ -18,10 +18,11 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -38,6 +39,7 @@ from sesame.train.shares import is_sharded
 from sesame.train.state import State
 
 SHARDS = Path("train") / "shards"  # in a checkpoint
+LOOKS = 5  # tries for a lock
 KEEP = 2  # checkpoints, so that a damaged one has a predecessor
 
 
@@ -74,12 +76,8 @@ class Run:
         if not recipe.is_file() and any(item.name != ".lock" and not is_aside(item) for item in self.folder.iterdir()):
             raise SesameError(f"{self.folder}: is not empty and holds no run; choose another --out")
         lock = stack.enter_context((self.folder / ".lock").open("w"))
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SesameError(
-                f"{self.folder}: another process is working on this run; wait for it or stop it"
-            ) from None
+        if not _taken(lock):
+            raise SesameError(f"{self.folder}: another process is working on this run; wait for it or stop it")
         tidy(self.folder)
         tidy(self.folder / "checkpoints")
         if recipe.is_file():
@@ -214,6 +212,18 @@ class Run:
 def in_shares(checkpoint: Path) -> bool:
     """Whether a checkpoint holds shares of weights instead of a model folder."""
     return (checkpoint / SHARDS).is_dir()
+
+
+def _taken(lock: IO[str]) -> bool:
+    """Whether the lock is ours now; somebody who only looks (`runs.py`) holds it for a moment, which is waited for."""
+    for _ in range(LOOKS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return True
+    return False
 
 
 def _same(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> None:

@@ -1,5 +1,7 @@
 """The command that answers over HTTP: `serve`."""
 
+from pathlib import Path
+
 import typer
 
 from sesame.cli.answers import ACCEPT, DEVICE, ENGINE, PRECISION
@@ -10,7 +12,8 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    models: list[str] = typer.Argument(..., help="Model folders or runs, or NAME=FOLDER."),
+    models: list[str] = typer.Argument(None, help="Model folders or runs, or NAME=FOLDER."),
+    runs: Path | None = typer.Option(None, help="A folder whose runs are shown, with their learning curves."),
     host: str = typer.Option("127.0.0.1", help="Where to listen; 0.0.0.0 lets other machines in."),
     port: int = typer.Option(8000, min=0, max=65535, help="0: any that is free."),
     api_key: str | None = typer.Option(
@@ -32,7 +35,7 @@ def serve(
 ) -> None:
     """Answer programs over HTTP, and people in a browser.
 
-    Example: sesame serve runs/topics names=runs/names --port 8000
+    Example: sesame serve runs/topics names=runs/names --runs runs --port 8000
     """
     from sesame.errors import SesameError
 
@@ -50,15 +53,19 @@ def serve(
     from sesame.serve.limits import Limits
     from sesame.serve.models import open_models
     from sesame.serve.run import serve as run
+    from sesame.serve.runs import Watch
 
+    if not models and runs is None:
+        raise SesameError("there is nothing to serve; name a model folder, or the folder of your runs with --runs DIR")
     if api_key is not None and not api_key.strip():
         raise SesameError("--api-key is empty; give a key, or leave the option out")
-    torch.set_num_threads(threads or max(1, torch.get_num_threads() // len(models)))
+    torch.set_num_threads(threads or max(1, torch.get_num_threads() // max(1, len(models or ()))))
     limits = Limits(
         body=max_body, characters=max_characters, texts=max_texts, queue=queue, batch=batch,
         deadline=deadline / 1000, timeout=timeout,
     )  # fmt: skip
-    served = open_models(models, device, engine, precision, accept)
+    watch = None if runs is None else Watch(runs)
+    served = open_models(models, device, engine, precision, accept) if models else {}
     for model in served.values():
         say(f"{model.name}: {', '.join(model.can)}")
-    run(make_app(served, limits, key=api_key, cors=cors or ()), host, port)
+    run(make_app(served, limits, key=api_key, cors=cors or (), runs=watch), host, port)

@@ -31,6 +31,7 @@ from sesame.serve.door import Door, Standing
 from sesame.serve.figures import Figures
 from sesame.serve.limits import Limits
 from sesame.serve.models import Served
+from sesame.serve.runs import Watch
 from sesame.serve.static import add_page
 
 GONE = 499  # the client left: nobody reads this answer, but it is counted
@@ -71,7 +72,8 @@ class Room:
     async def answer(self, what: str, body: Body, request: Request) -> Response:
         served = choose(self.models, body.model)
         if served is None:
-            raise HTTPException(404, f"there is no such model; served are {', '.join(self.models)}")
+            served_are = f"served are {', '.join(self.models)}" if self.models else "only runs are shown here"
+            raise HTTPException(404, f"there is no such model; {served_are}")
         try:
             asked = ask(what, body, served, self.limits)
             answers = await self._computed(served, asked, request)
@@ -128,8 +130,9 @@ def make_app(
     key: str | None = None,
     cors: Sequence[str] = (),
     standing: Standing | None = None,
+    runs: Watch | None = None,
 ) -> FastAPI:
-    """The application; `key` is asked of every client, `cors` names the other sites whose pages may ask."""
+    """The application; `key` is asked of every client, `cors` names the other sites whose pages may ask, `runs` are shown."""
     limits, figures, standing = limits or Limits(), Figures(), standing or Standing()
     room = Room(models, limits, figures)
 
@@ -142,11 +145,19 @@ def make_app(
     app = FastAPI(title="Sesame", version=__version__, lifespan=life, docs_url=None, redoc_url=None)
     app.state.room, app.state.standing, app.state.figures = room, standing, figures
     _add_mistakes(app)
-    _add_state(app, room, standing, figures)
+    _add_state(app, room, standing, figures, runs)
     for what, kind in BODIES.items():
         _add_ask(app, room, standing, what, kind)
     add_page(app)
-    routes = ["/", "/healthz", "/metrics", "/openapi.json", "/v1/models", *(f"/v1/{what}" for what in BODIES)]
+    routes = [
+        "/",
+        "/healthz",
+        "/metrics",
+        "/openapi.json",
+        "/v1/models",
+        "/v1/runs",
+        *(f"/v1/{what}" for what in BODIES),
+    ]
     app.add_middleware(Door, limits=limits, figures=figures, standing=standing, routes=routes, key=key)
     if cors:
         app.add_middleware(
@@ -172,7 +183,7 @@ def _add_ask(app: FastAPI, room: Room, standing: Standing, what: str, kind: type
     )(endpoint)
 
 
-def _add_state(app: FastAPI, room: Room, standing: Standing, figures: Figures) -> None:
+def _add_state(app: FastAPI, room: Room, standing: Standing, figures: Figures, runs: Watch | None) -> None:
     described = [served.describe() for served in room.models.values()]
 
     @app.get("/healthz", responses={200: {"model": Health}, 503: {"model": Health}})
@@ -187,7 +198,13 @@ def _add_state(app: FastAPI, room: Room, standing: Standing, figures: Figures) -
 
     @app.get("/v1/models")
     async def models() -> JSONResponse:
-        return JSONResponse({"models": described})
+        return JSONResponse({"models": described, "runs": runs is not None})
+
+    @app.get("/v1/runs", responses={404: {"model": Wrong, "description": "No runs are shown."}})
+    def learning_curves(since: int = 0) -> Response:  # not async: files are read, in a thread of the pool
+        if runs is None:
+            raise HTTPException(404, "this server shows no runs; start it with --runs DIR")
+        return Response(runs.tell(since), media_type="application/json")
 
 
 def _add_mistakes(app: FastAPI) -> None:

@@ -56,7 +56,7 @@ def choose(models: Mapping[str, Served], name: str | None) -> Served | None:
     """The model that is meant; None: there is none of this name."""
     if name is None and len(models) > 1:
         raise SesameError(f"several models are served ({', '.join(models)}); name one as model")
-    return models.get(name) if name is not None else next(iter(models.values()))
+    return models.get(name) if name is not None else next(iter(models.values()), None)
 
 
 def ask(what: str, body: Body, served: Served, limits: Limits) -> Ask:

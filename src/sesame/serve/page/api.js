@@ -14,8 +14,14 @@ export function setKey(key) {
   sessionStorage.setItem(KEY, key);
 }
 
-export async function models() {
-  return (await call("v1/models", {})).models;
+/** What there is: {models, runs: whether runs are shown}. */
+export async function served() {
+  return call("v1/models", {});
+}
+
+/** All runs; those that have not changed since a stamp by name and age alone. */
+export async function runs(since) {
+  return call(`v1/runs?since=${since}`, {});
 }
 
 /** The answers to one question, one for each text. */

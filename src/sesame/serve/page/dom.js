@@ -27,6 +27,12 @@ export function setVars(element, vars) {
   for (const [name, value] of Object.entries(vars)) element.style.setProperty(name, String(value));
 }
 
+/** Makes these the children, in order; those that are in place are not touched, for moving an element takes its focus away. */
+export function arrange(parent, elements) {
+  [...parent.children].filter((child) => !elements.includes(child)).forEach((child) => child.remove());
+  elements.forEach((element, index) => { if (parent.children[index] !== element) parent.insertBefore(element, parent.children[index] ?? null); });
+}
+
 let last = 0;
 export function freshId(word) {
   last += 1;

@@ -1,6 +1,6 @@
 // Asks which models are served, shows a panel for everything some model can do, and keeps the address true.
 
-import { models, setKey } from "./api.js";
+import { served as askServed, setKey } from "./api.js";
 import { h } from "./dom.js";
 import { read, write } from "./fragment.js";
 import { makePanel } from "./panel.js";
@@ -15,6 +15,7 @@ import layers from "./panels/layers.js";
 import neighbours from "./panels/neighbours.js";
 import pairs from "./panels/pairs.js";
 import qa from "./panels/qa.js";
+import runs from "./panels/runs.js";
 import tag from "./panels/tag.js";
 import tokens from "./panels/tokens.js";
 import translate from "./panels/translate.js";
@@ -28,16 +29,20 @@ const main = document.getElementById("main");
 
 async function start() {
   let found;
+  let more;
   try {
-    found = await models();
+    const reply = await askServed();
+    found = reply.models;
+    more = reply.runs ? [runs] : [];
   } catch (error) {
     served.textContent = "";
     const sentence = h("p", { class: "error", role: "alert" }, error.message);
     main.replaceChildren(sentence, ...(error.status === 401 || error.status === 403 ? [keyForm()] : []));
     return;
   }
-  const shown = PANELS.filter((panel) => found.some(panel.serves));
+  const shown = [...PANELS.filter((panel) => found.some(panel.serves)), ...more];
   served.textContent = found.length <= MANY ? found.map(describe).join(" · ") : `${found.length} models: ${found.map((model) => model.name).join(", ")}`;
+  if (found.length === 0) served.textContent = "No model is served here, only runs are shown.";
   if (shown.length === 0) main.replaceChildren(h("p", { class: "error" }, "No model is served that this page has a panel for."));
   else open(shown, found);
 }
@@ -49,11 +54,12 @@ function describe(model) {
 }
 
 function open(shown, found) {
-  const parts = new Map(shown.map((panel) => [panel.id, makePanel(panel, found.filter(panel.serves), write)]));
+  const parts = new Map(shown.map((panel) => [panel.id, panel.make ? panel.make(write) : makePanel(panel, found.filter(panel.serves), write)]));
   main.replaceChildren(...[...parts.values()].map((part) => part.element));
   const choose = makeTabs(document.getElementById("tabs"), shown, (id) => {
     parts.forEach((part, other) => { part.element.hidden = other !== id; });
     document.title = `${shown.find((panel) => panel.id === id).title} · Sesame`;
+    parts.get(id).shown?.();
     write(id, parts.get(id).values());
   });
   const follow = () => {
