@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from sesame.api import Loaded, load
+from sesame.data.examples import Example
 from sesame.nn.steady import Steady, row_sums
 from tests.serve.models import TASKS, reader
 
@@ -41,8 +42,12 @@ def same(answer: Callable[[Sequence[Any]], Sequence[Any]], asked: Sequence[Any])
 
 @pytest.mark.parametrize("task", TASKS)
 def test_tasks(model: Loaded, task: str, threads: int) -> None:
-    pairs = TASKS[task].get("pair") or TASKS[task]["kind"] == "qa"
-    asked = list(zip(texts(60, 1), texts(60, 2), strict=True)) if pairs else texts(60, 1)
+    asked: list[Any] = texts(60, 1)
+    if TASKS[task]["kind"] == "choice":
+        options = zip(texts(60, 2), texts(60, 3), texts(60, 4), strict=True)
+        asked = [Example("here", text, options=each) for text, each in zip(asked, options, strict=True)]
+    elif TASKS[task].get("pair") or TASKS[task]["kind"] == "qa":
+        asked = list(zip(asked, texts(60, 2), strict=True))
     same(lambda some: model.predict(some, task), asked)
 
 
