@@ -5,6 +5,7 @@ Of the processes that `torchrun` starts, only the first one speaks.
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,9 +25,22 @@ def speaks() -> bool:
     return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
+_here = threading.local()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing is said within, in this thread: a server's log must not grow with every request."""
+    _here.quiet = True
+    try:
+        yield
+    finally:
+        _here.quiet = False
+
+
 def say(text: str) -> None:
     """One line for the user, on stderr, so that stdout stays free for answers."""
-    if speaks():
+    if speaks() and not getattr(_here, "quiet", False):
         print(text, file=sys.stderr, flush=True)
 
 

@@ -4,9 +4,6 @@ import asyncio
 import io
 import json
 import logging
-import os
-import re
-import signal
 import subprocess
 import sys
 import threading
@@ -26,6 +23,7 @@ from sesame.serve.limits import Limits
 from sesame.serve.models import Served
 from tests.cli.calling import Cli
 from tests.serve.models import reader
+from tests.serve.process import Process
 
 
 class Slow:
@@ -146,35 +144,10 @@ def test_while_it_stops(served: dict[str, Served]) -> None:
         assert ask(client, "a").status_code == 503
 
 
-class Process:
-    """`sesame serve` as people start it."""
-
-    def __init__(self, *words: object) -> None:
-        env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        command = [sys.executable, "-m", "sesame", "serve", *map(str, words), "--port", "0"]
-        self.process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
-        self.said = ""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said += line
-            if found := re.search(r"ready: (http://\S+)", line):
-                self.address = found[1]
-                return
-        raise AssertionError(self.said)
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(30)
-
-
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Process]:
-    found = Process(reader(tmp_path / "toy", ("mood",)), "--deadline", 200, "--timeout", 60)
-    yield found
-    found.process.kill()
-    found.process.wait()
-    assert found.process.stderr is not None
-    found.process.stderr.close()
+    with Process(reader(tmp_path / "toy", ("mood",)), "--deadline", 200, "--timeout", 60) as found:
+        yield found
 
 
 def test_the_end_under_load(process: Process) -> None:

@@ -291,6 +291,10 @@ def _tags(table: Table, columns: Mapping[str, str], labels: bool) -> Labelled:
     if tags is None and labels:
         raise _unknown(table, "tags", "label")
     ids = _role(table, columns, "id", IDS, {words, tags})
+    if tags is None and all(isinstance(row.get(words), str) for _, row in table.rows):
+        # Texts as people write them, not words of a tagged file: read as lines are, words are the task's business.
+        plain = [Example(table.place(line), row[words], id=_id(row, ids)) for line, row in table.rows]
+        return Labelled(plain, f"{table.path.name}: {len(plain):,} texts", [])
     sentences, names, numbers = [], [], True
     for line, row in table.rows:
         place = table.place(line)

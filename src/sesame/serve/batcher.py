@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from sesame.progress import quiet
 from sesame.serve.figures import Figures
 from sesame.serve.limits import Limits
 
@@ -80,10 +81,11 @@ class Batcher:
     # ---- the working thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (batch := self._take()) is not None:
-            started = time.monotonic()
-            self._compute(batch)
-            self.pace += 0.2 * ((time.monotonic() - started) / len(batch) - self.pace)
+        with quiet():  # what the library would tell a person at the terminal
+            while (batch := self._take()) is not None:
+                started = time.monotonic()
+                self._compute(batch)
+                self.pace += 0.2 * ((time.monotonic() - started) / len(batch) - self.pace)
 
     def _take(self) -> list[Item] | None:
         """The next batch, when it is full or due; None at the end."""
