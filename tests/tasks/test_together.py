@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sesame
 from sesame import agreement
@@ -18,7 +20,7 @@ from sesame.errors import SesameError
 from sesame.objectives import MaskedLMHead
 from sesame.tasks import TaskConfig, build_task
 from sesame.tasks.fill import Filled
-from sesame.tasks.streams import LEAST, TOKENS, side_by_side, tokens_each
+from sesame.tasks.streams import LEAST, TOKENS, even, side_by_side
 from tests.tasks.toys import GOOD, PLAIN, encoder, noise, start_folder, toy_tokenizer
 
 WORDS = [*PLAIN, *GOOD]
@@ -162,10 +164,24 @@ def test_agreement_counts() -> None:
     assert agreement.spread(range(1000), 4) == [0, 250, 500, 750]
 
 
+@given(st.lists(st.integers(1, 600), min_size=1, max_size=200), st.integers(1, 8))
+def test_groups_hold_all_texts_in_even_shares(lengths: list[int], cores: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "get_num_threads", lambda: cores)
+        groups = even(lengths)
+    assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
+    assert len(groups) == 1 or sum(lengths) >= LEAST * len(groups)
+    sizes = [sum(lengths[index] for index in group) for group in groups]
+    assert max(sizes) <= min(TOKENS, sum(lengths)) + max(lengths) or len(groups) == len(lengths)
+    inside = [[lengths[index] for index in group] for group in groups]
+    assert [length for group in inside for length in group] == sorted(lengths), "rows of one length stand together"
+
+
 def test_streams_do_all_and_tell_what_broke(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = torch.get_num_threads()
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    assert (tokens_each(10), tokens_each(4 * 200), tokens_each(10**6)) == (LEAST, 200, TOKENS)
+    assert even([10]) == [[0]]
+    assert [len(group) for group in even([200] * 4)] == [1] * 4
     done: list[int] = []
     side_by_side(done.append, range(50))
     assert sorted(done) == list(range(50))

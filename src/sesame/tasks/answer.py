@@ -14,7 +14,7 @@ from sesame.data.examples import Example
 from sesame.nn.steady import Steady
 from sesame.progress import Bar
 from sesame.tasks.base import Item, Reply, Task
-from sesame.tasks.streams import side_by_side, tokens_each
+from sesame.tasks.streams import even, side_by_side
 
 TOKENS = 8192  # places of a batch: enough to fill two cores, little enough to stay in memory
 BEST = 5  # answers to a question that are told where nobody says how many
@@ -43,8 +43,6 @@ def logits_of(
     fast = isinstance(backbone, FastEncoder)
     device = next(backbone.parameters()).device if isinstance(backbone, Backbone) else torch.device("cpu")
     tokens = TOKENS if device.type == "cpu" else 16 * TOKENS
-    if fast:
-        tokens = tokens_each(sum(item.tokens for item in items))
 
     def work(group: list[int]) -> None:
         chosen = [items[i] for i in group]
@@ -60,11 +58,10 @@ def logits_of(
     training = [module.training for module in modules]
     for module in modules:
         module.eval()
-    groups = _groups(items, tokens, alike and device.type == "cpu" and isinstance(backbone, Backbone))
     if fast:
-        side_by_side(work, groups[::-1])
+        side_by_side(work, even([item.tokens for item in items]))
     else:
-        for group in groups:
+        for group in _groups(items, tokens, alike and device.type == "cpu" and isinstance(backbone, Backbone)):
             work(group)
     for module, before in zip(modules, training, strict=True):
         module.train(before)

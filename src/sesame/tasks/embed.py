@@ -20,7 +20,7 @@ from sesame.progress import Bar
 from sesame.tasks.answer import Engine
 from sesame.tasks.inputs import batch_of, by_length
 from sesame.tasks.layers import choose_layers
-from sesame.tasks.streams import side_by_side, tokens_each
+from sesame.tasks.streams import even, side_by_side
 from sesame.text import Encoding, Tokenizer
 
 POOLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -66,8 +66,7 @@ def embed(
             progress.advance(len(group))
 
     if isinstance(backbone, FastEncoder):
-        tokens = tokens_each(sum(len(encoding.ids) for encoding in encodings))
-        side_by_side(work, by_length(encodings, tokens)[::-1])
+        side_by_side(work, even([len(encoding.ids) for encoding in encodings]))
     else:
         for group in by_length(encodings, alike=isinstance(backbone, Backbone) and device.type == "cpu"):
             work(group)

@@ -13,7 +13,7 @@ from sesame.errors import SesameError
 from sesame.nn.steady import Steady
 from sesame.tasks.answer import Engine
 from sesame.tasks.inputs import batch_of, by_length
-from sesame.tasks.streams import side_by_side, tokens_each
+from sesame.tasks.streams import even, side_by_side
 from sesame.text import Encoding, Tokenizer
 
 
@@ -78,7 +78,7 @@ def fill(
             ]
 
     if isinstance(backbone, FastEncoder):
-        side_by_side(work, by_length(encodings, tokens_each(sum(len(e.ids) for e in encodings)))[::-1])
+        side_by_side(work, even([len(encoding.ids) for encoding in encodings]))
     else:
         for group in by_length(encodings, alike=table is not None and table.device.type == "cpu"):
             work(group)

@@ -16,9 +16,18 @@ LEAST = 128  # fewer are not worth a batch of their own
 Part = TypeVar("Part")
 
 
-def tokens_each(total: int) -> int:
-    """Tokens of a batch, so that every core gets some of them."""
-    return max(LEAST, min(TOKENS, -(-total // torch.get_num_threads())))
+def even(lengths: Sequence[int]) -> list[list[int]]:
+    """Indices by length, in groups of about as many tokens each, so that all cores end at the same time."""
+    total, cores = sum(lengths), torch.get_num_threads()
+    wanted = -(-total // (TOKENS * cores)) * cores
+    count = max(1, min(wanted, total // LEAST, len(lengths)))
+    groups: list[list[int]] = [[] for _ in range(count)]
+    before = 0
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        middle = before + lengths[index] / 2
+        groups[min(count - 1, int(middle * count / max(1, total)))].append(index)
+        before += lengths[index]
+    return [group for group in groups if group]
 
 
 def side_by_side(work: Callable[[Part], None], parts: Sequence[Part]) -> None:
