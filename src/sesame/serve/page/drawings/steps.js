@@ -28,7 +28,8 @@ export function drawSteps(steps) {
 export function drawOutputs(outputs, before = "") {
   const [best, ...others] = outputs;
   const rest = others.map((output) => h("li", {}, h("span", { class: "text", dir: "auto" }, output.text), h("span", { class: "value" }, score(output))));
-  return h("div", { class: "outputs" }, h("p", { class: "text large", dir: "auto" }, before && h("span", { class: "given" }, before), best?.text ?? ""),
+  const silent = !best?.text.trim() && h("p", { class: "note" }, "The model ended at once: its best output is empty.");
+  return h("div", { class: "outputs" }, h("p", { class: "text large", dir: "auto" }, before && h("span", { class: "given" }, before), best?.text ?? ""), silent,
     rest.length > 0 && h("ol", { class: "ranked", start: "2", "aria-label": "Other outputs" }, ...rest));
 }
 
