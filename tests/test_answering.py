@@ -59,13 +59,12 @@ def test_a_transformer_learns_small_languages(kind: str, seed: int, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "seed"), [("reverse", 0), ("swap", 1)])
-def test_a_stranger_learns_small_languages(kind: str, seed: int, tmp_path: Path) -> None:
-    start = stranger(tmp_path / "start", "t5", seed, 64, initializer_factor=0.4)
-    train, valid = (write_rows(tmp_path / f"{n}.tsv", rows(kind, n, seed + n)) for n in (3000, 50))
+def test_a_stranger_learns_to_reverse(tmp_path: Path) -> None:
+    start = stranger(tmp_path / "start", "t5", 0, 64, initializer_factor=0.4)
+    train, valid = (write_rows(tmp_path / f"{n}.tsv", rows("reverse", n, n)) for n in (3000, 50))
     wishes: dict[str, Any] = {"steps": 600, "rate": 4e-3, "beams": 1, "settings": QUICK, "device": "cpu"}
-    model = sesame.finetune(start, "seq2seq", train, tmp_path / "run", valid=valid, seeds=1, seed=seed, **wishes)
-    assert exact(model, kind) > 0.95
+    model = sesame.finetune(start, "seq2seq", train, tmp_path / "run", valid=valid, seeds=1, seed=0, **wishes)
+    assert exact(model, "reverse") > 0.95
 
 
 @pytest.fixture(scope="module")
