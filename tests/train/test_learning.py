@@ -1,6 +1,7 @@
 """What can be learnt is learnt: losses come near to the best that a generated language permits."""
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -38,8 +39,9 @@ def learn(
     steps: int,
     rate: float,
     causal: bool = False,
+    optimizer: Literal["adamw", "muon"] = "adamw",
 ) -> tuple[Model, list[Batch]]:
-    """Train a small encoder; gives it with fixed held-out batches."""
+    """Train a small encoder; gives it with fixed held-out batches. Muon comes near the optimum in a third of the steps."""
     torch.manual_seed(0)
     backbone = Encoder(
         EncoderConfig(
@@ -64,7 +66,7 @@ def learn(
     rows = np.arange(len(kept))
     batches = [model.objective.corrupt(kept.draw(rows, chance.keys(1, rows)))]
     fit(
-        model, model, build_optimizer(model, OptimConfig(rate=rate, decay=0.01)),
+        model, model, build_optimizer(model, OptimConfig(optimizer, rate=rate, decay=0.01)),
         lambda step: loader.load(step, 0.0),
         rate=rate, schedule=Schedule(warmup=0.05), clip=1.0, clock=Clock(steps=steps), state=State(), machine=CPU,
         seed=0, hooks=Hooks(),
@@ -77,7 +79,7 @@ def test_masked_loss_comes_within_3_percent_of_the_optimum(tmp_path: Path) -> No
     chain = Chain(8, seed=3)
     tokenizer = word_tokenizer(chain.words)
     store = store_of(chain.text(1500, 20, 14, seed=4), tokenizer, tmp_path)
-    model, batches = learn(store, tokenizer, {"mlm": MaskedLMConfig()}, "documents", 30, 2800, 3e-3)
+    model, batches = learn(store, tokenizer, {"mlm": MaskedLMConfig()}, "documents", 30, 1000, 1e-2, optimizer="muon")
     best = chain.best_masked_loss(batches)
     found = held_out(model, model, batches, CPU)["mlm"]
     assert 0.3 < best < 1.5  # there is something to know, and something that nobody can know
@@ -150,7 +152,7 @@ def test_masked_spans_come_within_3_percent_of_the_optimum(tmp_path: Path) -> No
     tokenizer = word_tokenizer(chain.words)
     store = store_of(chain.text(1500, 20, 14, seed=4), tokenizer, tmp_path)
     spans = MaskedLMConfig(ngram=3, mask=1.0, random=0.0)
-    model, batches = learn(store, tokenizer, {"mlm": spans}, "documents", 30, 1600, 3e-3)
+    model, batches = learn(store, tokenizer, {"mlm": spans}, "documents", 30, 800, 1e-2, optimizer="muon")
     best = chain.best_masked_loss(batches, mask=1.0, random=0.0)
     found = held_out(model, model, batches, CPU)["mlm"]
     assert found > best * 0.99
