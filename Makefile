@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test check bench weights clean
+.PHONY: help setup demo test check page bench weights clean
 
 help:
 	@echo "make demo   the whole story on text that is already on this machine (about 4 minutes)"
 	@echo "make test   all tests"
 	@echo "make check  lint, types, fast tests"
+	@echo "make page   tests of the server's page in a real browser"
 	@echo "make bench  speed and fidelity, side by side with peers"
 
 # torch first and by itself: a plain "torch" would pull the newest build with gigabytes of CUDA.
@@ -33,6 +34,13 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
+# Chromium from Debian unless there is one (or SESAME_CHROMIUM names it); axe-core from npm, for tests only.
+page: setup
+	$(BIN)/python -m pip install --quiet "playwright>=1.50"
+	test -n "$$SESAME_CHROMIUM" || command -v chromium > /dev/null || apt-get install --yes --quiet chromium
+	test -f .axe/package/axe.min.js || (mkdir -p .axe && cd .axe && npm pack --silent axe-core && tar xzf axe-core-*.tgz)
+	SESAME_AXE=.axe/package/axe.min.js $(BIN)/python -m pytest -n 2 tests/page
+
 bench: setup
 	$(BIN)/python benchmarks/all.py --quick
 
@@ -42,4 +50,4 @@ weights: setup
 	SESAME_WEIGHTS=.weights $(BIN)/python -m pytest -m weights
 
 clean:
-	rm -rf $(VENV) demo runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .axe demo runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
