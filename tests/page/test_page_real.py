@@ -4,6 +4,7 @@ By default toy models with noise for weights, whose answers are compared with th
 --runs DIR" it is these models that answer, for pictures: SESAME_SCREENSHOTS=DIR keeps one of every panel.
 """
 
+import json
 import os
 import shlex
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from sesame.api import load
 from sesame.checkpoint.run import Run
+from sesame.serve.bodies import BODIES
 from tests.page.conftest import PHONE, WIDE
 from tests.page.test_page_panels import panel, send
 from tests.serve.models import decoder, reader, translator
@@ -75,6 +77,32 @@ def test_every_panel_is_answered(
         page.mouse.move(0, 0)
         keep(page, f"real-{each}-{name}")
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0], each
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE])
+def test_every_call_of_the_api_page_is_answered(visit: Visit, server: Process, size: tuple[int, int]) -> None:
+    page = visit(size=size, address=f"{server.address}/docs")
+    page.locator("section.path").first.wait_for()
+    calls = [shlex.split(text) for text in page.locator("section.path pre").all_inner_texts()]
+    models = httpx.get(f"{server.address}/v1/models", verify=False).json()["models"]
+    asked = set()
+    for call in calls:
+        what = call[1].rpartition("/")[2]
+        if "-d" not in call:
+            assert httpx.get(call[1], verify=False).status_code == 200
+            continue
+        model = next(model for model in models if what in model["can"])
+        tasks = [task["name"] for task in model["tasks"] if task["kind"] == what and not task["pair"]]
+        body = json.loads(call[call.index("-d") + 1]) | {"model": model["name"]} | ({"task": tasks[0]} if tasks else {})
+        reply = httpx.post(call[1], json=body, verify=False, timeout=60)
+        assert reply.status_code == 200, (what, reply.text)
+        asked.add(what)
+    assert asked == set(BODIES)
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    if (axe := Path(os.environ.get("SESAME_AXE", "axe.min.js"))).is_file():
+        page.evaluate(axe.read_text(encoding="utf-8"))
+        found = page.evaluate("axe.run(document)")["violations"]
+        assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
 
 
 @pytest.mark.skipif(bool(SHOW), reason="asks the toy models")

@@ -26,7 +26,7 @@ from sesame.errors import SesameError
 from sesame.serve.asking import Ask, TooMuch, ask, choose, compute, similarities
 from sesame.serve.attention import Written
 from sesame.serve.batcher import Batcher, Full, Stopping
-from sesame.serve.bodies import BODIES, Answers, Body, Health, Sides, Wrong
+from sesame.serve.bodies import ABOUT, BODIES, Answers, Body, Health, Sides, Wrong
 from sesame.serve.door import Door, Standing
 from sesame.serve.figures import Figures
 from sesame.serve.limits import Limits
@@ -151,6 +151,7 @@ def make_app(
     add_page(app)
     routes = [
         "/",
+        "/docs",
         "/healthz",
         "/metrics",
         "/openapi.json",
@@ -179,8 +180,9 @@ def _add_ask(app: FastAPI, room: Room, standing: Standing, what: str, kind: type
     endpoint.__annotations__["body"] = kind
     wrong: dict[int | str, dict[str, Any]] = {code: {"model": Wrong, "description": t} for code, t in WRONG.items()}
     app.post(
-        f"/v1/{what}", name=what, operation_id=what, response_model=None, responses={200: {"model": Answers}, **wrong}
-    )(endpoint)
+        f"/v1/{what}", name=what, operation_id=what, description=ABOUT[what], response_model=None,
+        responses={200: {"model": Answers}, **wrong},
+    )(endpoint)  # fmt: skip
 
 
 def _add_state(app: FastAPI, room: Room, standing: Standing, figures: Figures, runs: Watch | None) -> None:
@@ -188,20 +190,24 @@ def _add_state(app: FastAPI, room: Room, standing: Standing, figures: Figures, r
 
     @app.get("/healthz", responses={200: {"model": Health}, 503: {"model": Health}})
     async def healthz() -> JSONResponse:
+        """Whether the server takes requests: ready, or stopping (503)."""
         if standing.stopping:
             return JSONResponse({"status": "stopping"}, 503)
         return JSONResponse({"status": "ready", "models": list(room.models)})
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> PlainTextResponse:
+        """Figures for Prometheus: requests, times, batches, queues."""
         return PlainTextResponse(figures.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/models")
     async def models() -> JSONResponse:
+        """The models that are served, and what each can."""
         return JSONResponse({"models": described, "runs": runs is not None})
 
     @app.get("/v1/runs", responses={404: {"model": Wrong, "description": "No runs are shown."}})
     def learning_curves(since: int = 0) -> Response:  # not async: files are read, in a thread of the pool
+        """The runs of `--runs DIR` with their learning curves; with the last reply's stamp as since, only what changed."""
         if runs is None:
             raise HTTPException(404, "this server shows no runs; start it with --runs DIR")
         return Response(runs.tell(since), media_type="application/json")

@@ -229,6 +229,25 @@ BODIES: dict[str, type[Body]] = {
 }
 
 
+ABOUT = {
+    "classify": "The label of each text (or pair), with the probability of every label.",
+    "regress": "A number for each text (or pair).",
+    "tag": "Names and other spans of each text, with their places and labels.",
+    "qa": "The answer to a question in its context: the best spans, and the chance that there is none.",
+    "choice": "Which of several endings or answers fits a text.",
+    "fill": "The likeliest tokens for every [MASK] of a text.",
+    "embed": "A vector for each text.",
+    "similarity": "The cosine of every text of a with every one of b.",
+    "nsp": "Does the pair follow the text? BERT's next-sentence prediction.",
+    "generate": "How a text may go on; with alternatives at each step.",
+    "translate": "The answers of an encoder-decoder; with alternatives and where it looked.",
+    "tokenize": "The pieces of each text, their ids and places, and the text as it was normalized.",
+    "attention": "The attention weights of all layers and heads; with layer and head, all numbers of one head.",
+    "neighbours": "The words of some lines that lie nearest to a word in its context.",
+    "layers": "How well labels can be read off each layer: a linear probe.",
+}
+
+
 def either(one: object, many: object, name: str, names: str) -> None:
     if (one is None) == (many is None):
         raise ValueError(f"give either {name} or {names}")

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sesame.serve.figures import Figures
 from sesame.serve.limits import Limits
 
-OPEN = ("/", "/healthz")  # and the page: no key is needed to see whether there is a server
+OPEN = ("/", "/docs", "/healthz")  # and the page: no key is needed to see whether there is a server
 PAGE = "/page/"
 SAFE = {  # the page is our own; it loads nothing from elsewhere and runs nothing that stands in its HTML
     b"x-content-type-options": b"nosniff",

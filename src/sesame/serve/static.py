@@ -47,6 +47,10 @@ def add_page(app: FastAPI, folder: Path = FOLDER) -> None:
             return PlainTextResponse("This server has no page; programs ask it at /v1, see /openapi.json.\n")
         return given("index.html")
 
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return given("docs.html")
+
     @app.get("/page/{name:path}", include_in_schema=False)
     async def page(name: str) -> Response:
         return given(name or "index.html")

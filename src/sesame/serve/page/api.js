@@ -19,6 +19,11 @@ export async function served() {
   return call("v1/models", {});
 }
 
+/** The OpenAPI description of the server. */
+export async function described() {
+  return call("openapi.json", {});
+}
+
 /** All runs; those that have not changed since a stamp by name and age alone. */
 export async function runs(since) {
   return call(`v1/runs?since=${since}`, {});

@@ -1,8 +1,9 @@
 // Asks which models are served, shows a panel for everything some model can do, and keeps the address true.
 
-import { served as askServed, setKey } from "./api.js";
+import { served as askServed } from "./api.js";
 import { h } from "./dom.js";
 import { read, write } from "./fragment.js";
+import { keyForm } from "./key.js";
 import { makePanel } from "./panel.js";
 import { makeTabs } from "./tabs.js";
 import attention from "./panels/attention.js";
@@ -37,7 +38,7 @@ async function start() {
   } catch (error) {
     served.textContent = "";
     const sentence = h("p", { class: "error", role: "alert" }, error.message);
-    main.replaceChildren(sentence, ...(error.status === 401 || error.status === 403 ? [keyForm()] : []));
+    main.replaceChildren(sentence, ...(error.status === 401 || error.status === 403 ? [keyForm(start)] : []));
     return;
   }
   const shown = [...PANELS.filter((panel) => found.some(panel.serves)), ...more];
@@ -71,17 +72,6 @@ function open(shown, found) {
   };
   window.addEventListener("hashchange", follow);
   follow();
-}
-
-function keyForm() {
-  const key = h("input", { type: "password", id: "key", autocomplete: "off" });
-  const send = (event) => {
-    event.preventDefault();
-    setKey(key.value);
-    start();
-  };
-  const label = h("label", { for: "key" }, "API key");
-  return h("form", { class: "ask", onsubmit: send }, h("div", { class: "field" }, label, key), h("button", { class: "send" }, "Open"));
 }
 
 start();
