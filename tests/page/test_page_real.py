@@ -80,9 +80,12 @@ def test_every_panel_is_answered(
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE])
-def test_every_call_of_the_api_page_is_answered(visit: Visit, server: Process, size: tuple[int, int]) -> None:
+def test_every_call_of_the_api_page_is_answered(
+    visit: Visit, keep: Callable[..., None], server: Process, size: tuple[int, int]
+) -> None:
     page = visit(size=size, address=f"{server.address}/docs")
     page.locator("section.path").first.wait_for()
+    keep(page, f"real-api-{size[0]}")
     calls = [shlex.split(text) for text in page.locator("section.path pre").all_inner_texts()]
     models = httpx.get(f"{server.address}/v1/models", verify=False).json()["models"]
     asked = set()
