@@ -149,6 +149,17 @@ def test_texts_are_texts(tmp_path: Path) -> None:
     fails(tmp_path / "a.jsonl", [{"text": 5, "label": 1}], "a.jsonl:1:", "holds 5, not a text", "mend")
 
 
+def test_texts_to_be_tagged_are_read_as_lines_are(tmp_path: Path) -> None:
+    """What a word is there says the task; a column of words keeps its own."""
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"text": "l\'été, Ada."}\n{"text": ""}\n')
+    found = read_labelled(file, "tag", labels=False).examples
+    assert [(one.text, one.words) for one in found] == [("l'été, Ada.", ()), ("", ())]
+    file.write_text('{"words": "l\'été, Ada."}\n')
+    (one,) = read_labelled(file, "tag", labels=False).examples
+    assert [one.text[start:end] for start, end in one.words] == ["l'été,", "Ada."]
+
+
 def test_tags(tmp_path: Path) -> None:
     found = read(tmp_path / "a.jsonl", [{"id": 4, "tokens": ["EU", "rose"], "ner_tags": ["I-ORG", "O"]}], "tag")
     (one,) = found.examples
@@ -160,7 +171,7 @@ def test_tags(tmp_path: Path) -> None:
     rows = [{"tokens": ["EU", "rose"], "tags": ["O"]}]
     fails(tmp_path / "a.jsonl", rows, "a.jsonl:1: there are 2 words and 1 tags", task="tag")
     fails(tmp_path / "a.jsonl", [{"tokens": ["EU"], "tags": ["PER"]}], "a.jsonl:1: the tag 'PER'", task="tag")
-    fails(tmp_path / "a.jsonl", [{"tokens": 5, "tags": ["O"]}], "a.jsonl:1:", "not a list", task="tag")
+    fails(tmp_path / "a.jsonl", [{"tokens": 5, "tags": ["O"]}], "a.jsonl:1:", "neither a text nor a list", task="tag")
 
 
 @pytest.mark.parametrize(

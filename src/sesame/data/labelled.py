@@ -291,8 +291,9 @@ def _tags(table: Table, columns: Mapping[str, str], labels: bool) -> Labelled:
     if tags is None and labels:
         raise _unknown(table, "tags", "label")
     ids = _role(table, columns, "id", IDS, {words, tags})
-    if tags is None and all(isinstance(row.get(words), str) for _, row in table.rows):
-        # Texts as people write them, not words of a tagged file: read as lines are, words are the task's business.
+    named = words.casefold() in ("tokens", "words")  # then blanks part them, as in the file that was learnt from
+    if tags is None and not named and all(isinstance(row.get(words), str) for _, row in table.rows):
+        # Texts as people write them: read as lines are, what a word is there is the task's business.
         plain = [Example(table.place(line), row[words], id=_id(row, ids)) for line, row in table.rows]
         return Labelled(plain, f"{table.path.name}: {len(plain):,} texts", [])
     sentences, names, numbers = [], [], True
@@ -322,7 +323,7 @@ def _list(value: Any, place: str, column: str) -> list[Any]:
         return value.split()
     if not isinstance(value, list):
         raise SesameError(
-            f"{place}: {column!r} holds {_shown(value)}, not a list; mend the row or choose another column"
+            f"{place}: {column!r} holds {_shown(value)}, neither a text nor a list; mend the row or choose another column"
         )
     return value
 
