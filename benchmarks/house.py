@@ -32,9 +32,10 @@ TRIALS: dict[str, list[str]] = {
     "masks: 15 % throughout": ["objectives.mlm.rate=0.15"],
     "masks: 30 to 15 %": ["objectives.mlm.rate=0.30"],
     "masks: 40 to 15 %": ["objectives.mlm.rate=0.40"],
-    "half the batch": ["stages.short.batch=256", "stages.long.batch=64"],
-    "twice the batch": ["stages.short.batch=1024", "stages.long.batch=256"],
-    "no long rows at the end": ["stages.long.share=0", "stages.short.share=1"],
+    "half the batch": ["stages.short.batch=256", "stages.long.batch=64", "stages.last.batch=256"],
+    "twice the batch": ["stages.short.batch=1024", "stages.long.batch=256", "stages.last.batch=1024"],
+    "no long rows": ["stages.long.share=0", "stages.short.share=1", "stages.last.share=0"],
+    "long rows at the end": ["stages.short.share=0.9", "stages.last.share=0"],
     "a ramp of 300 batches": ["stages.short.ramp=300"],
 }
 

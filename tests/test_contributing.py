@@ -24,7 +24,8 @@ PAGE = Path(__file__).parent.parent / "CONTRIBUTING.md"
 NAME = "sesame.objectives.sto"
 TINY = [
     "backbone.width=32", "backbone.depth=2", "backbone.heads=2", "backbone.inner=64", "tokenizer.size=500",
-    "stages.short.length=64", "stages.short.batch=16", "stages.short.ramp=0", "stages.long.share=0", "optimizer.rate=1e-2",
+    "stages.short.length=64", "stages.short.batch=16", "stages.short.ramp=0", "stages.long.share=0", "stages.last.share=0",
+    "optimizer.rate=1e-2",
 ]  # fmt: skip
 
 

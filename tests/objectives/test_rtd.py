@@ -21,7 +21,7 @@ from sesame.objectives.rtd import Replaced, ReplacedConfig, sample
 from sesame.train.optim import OptimConfig, build_optimizer
 from sesame.train.precision import Machine
 from sesame.train.shadow import Shadow
-from sesame.train.step import clip_gradients, count_targets, one_step, step_loss
+from sesame.train.step import clip_gradients, count_targets, one_step, paces, step_loss
 from tests.languages import Topics
 from tests.replaced_runs import learn
 
@@ -234,6 +234,28 @@ def test_gradients_are_clipped_apart() -> None:
     assert apart == pytest.approx((min(1.0, norms(0.0, True)[0]), 1.0), rel=1e-4)
     assert together[0] < 0.1 * apart[0]
     assert torch.tensor(together).norm() == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_the_generator_may_have_a_rate_of_its_own(kind: str) -> None:
+    """Its weights move so many times as far in a step; all others, shared tables among them, as they would."""
+
+    def moved(factor: float) -> dict[str, torch.Tensor]:
+        model = small(generator_rate=factor).train()
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        optimizer = build_optimizer(model, OptimConfig(kind, decay=0.0), paces(model))  # type: ignore[arg-type]
+        optimizer.set_rate(1e-3)
+        batches = [rtd_of(model).corrupt(rows(8, 30))]
+        one_step(model, model, optimizer, batches, count_targets(batches), 1.0, CPU)
+        return {name: p.detach() - before[name] for name, p in model.named_parameters()}
+
+    plain, fast = moved(1.0), moved(4.0)
+    for name, step in plain.items():
+        own = ".generator." in name or ".mlm." in name
+        assert torch.allclose(fast[name], 4 * step if own else step, atol=1e-9), name
+    assert any(".generator." in name for name in plain)
+    with pytest.raises(SesameError, match="generator_rate is 0"):
+        ReplacedConfig(generator_rate=0.0)
 
 
 def test_a_step_tells_the_figures_of_all_micro_batches() -> None:

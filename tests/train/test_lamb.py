@@ -133,7 +133,7 @@ def test_a_broken_step_is_undone(kind: str) -> None:
 
 def test_rates_by_layer_are_refused() -> None:
     model = Small()
-    with pytest.raises(SesameError, match="adamw only"):
+    with pytest.raises(SesameError, match="adamw or muon"):
         build_optimizer(model, OptimConfig(kind="lamb"), {model.last.weight: 0.5})
 
 

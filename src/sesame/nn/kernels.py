@@ -1,4 +1,4 @@
-"""GPU kernels of our own in Triton, which comes with PyTorch for CUDA: for `cross_entropy`, `gelu`, `geglu`, `add_norm`.
+"""GPU kernels of our own in Triton, which comes with PyTorch for CUDA: `cross_entropy`, `gelu`, `geglu`, `turn`, `add_norm`.
 
 Each is tested against the definition in plain PyTorch that stands in the file that uses it.
 """
@@ -103,6 +103,29 @@ def geglu_gradient_kernel(inputs, grads, outputs, rows, columns, R: tl.constexpr
     to_gate = grad * value * (below + gate * bell * 0.3989422804014327)
     tl.store(outputs + left, to_gate.to(outputs.dtype.element_ty), mask=real)
     tl.store(outputs + left + columns, (grad * gate * below).to(outputs.dtype.element_ty), mask=real)
+
+
+@triton.jit
+def turn_kernel(
+    inputs, outputs, cos, sin, rows, columns, angles, from_stride, to_stride, sign,
+    D: tl.constexpr, TURN: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """R rows of C columns, in heads of D: each pair (i, i + D/2) turned by the row's angle, or copied."""
+    row = tl.program_id(0) * R + tl.arange(0, R)
+    at = tl.program_id(1) * C + tl.arange(0, C)
+    real = (row < rows)[:, None] & (at < columns)[None, :]
+    start = row.to(tl.int64)[:, None] * from_stride
+    x = tl.load(inputs + start + at[None, :], mask=real, other=0.0)
+    if TURN:
+        place = at % D
+        left = place < D // 2
+        other = tl.where(left, at + D // 2, at - D // 2)
+        partner = tl.load(inputs + start + other[None, :], mask=real, other=0.0).to(tl.float32)
+        angle = (row % angles)[:, None] * D + place[None, :]
+        by_cos = tl.load(cos + angle, mask=real, other=0.0).to(tl.float32)
+        by_sin = tl.load(sin + angle, mask=real, other=0.0).to(tl.float32) * tl.where(left, -sign, sign)[None, :]
+        x = (x.to(tl.float32) * by_cos + partner * by_sin).to(x.dtype)
+    tl.store(outputs + row.to(tl.int64)[:, None] * to_stride + at[None, :], x, mask=real)
 
 
 @triton.jit

@@ -77,6 +77,10 @@ class Objective(nn.Module):
         """Networks whose gradients are clipped by themselves; what they share with the backbone stays with it."""
         return []
 
+    def paces(self) -> list[tuple[nn.Module, float]]:
+        """Networks with a rate of their own, as a multiple of the common one; what they share stays with the backbone."""
+        return []
+
     def forward(self, backbone: Backbone, batch: Batch) -> list[Term]:
         batch, first = self.before(batch)
         return first + self.terms(backbone(batch, self.looks_at(batch)), backbone)
@@ -101,6 +105,9 @@ class Together(Objective):
 
     def apart(self) -> list[nn.Module]:
         return [module for part in self.all() for module in part.apart()]
+
+    def paces(self) -> list[tuple[nn.Module, float]]:
+        return [pace for part in self.all() for pace in part.paces()]
 
     def corrupt(self, batch: Batch, progress: float = 1.0) -> Batch:
         for part in self.all():

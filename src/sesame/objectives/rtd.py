@@ -45,6 +45,7 @@ class ReplacedConfig:
     mask: float = 0.85  # of the chosen ones are hidden from the generator
     generator_width: float = 0.25  # shares of the backbone's width, feed-forward and heads ...
     generator_depth: float = 1.0  # ... and of its layers
+    generator_rate: float = 1.0  # its learning rate, as a multiple of the discriminator's
     clip_apart: bool = True  # False: one norm over both networks, as in the authors' code
     patience: int = 2000  # steps after the warm-up that a sick run may take, see train/health.py; 0: any number
 
@@ -56,6 +57,8 @@ class ReplacedConfig:
                 )
         if min(self.weight, self.mlm_weight, self.patience) < 0 or self.rate == 1:
             raise SesameError("objectives.rtd: weights and patience must not be below 0, and rate must be below 1")
+        if self.generator_rate <= 0:
+            raise SesameError(f"objectives.rtd.generator_rate is {self.generator_rate}; it is a factor, above 0")
 
 
 class ReplacedHead(nn.Module):
@@ -116,6 +119,11 @@ class Replaced(Objective):
         is a sum, and there is one Adam for it whatever is clipped.
         """
         return [self.generator, self.mlm.head] if self.config.clip_apart else []
+
+    def paces(self) -> list[tuple[nn.Module, float]]:
+        """A generator bears a higher rate than a discriminator of twelve layers does, and leaves its plateau earlier."""
+        rate = self.config.generator_rate
+        return [(self.generator, rate), (self.mlm.head, rate)] if rate != 1.0 else []
 
     def corrupt(self, batch: Batch, progress: float = 1.0) -> Batch:
         real = torch.arange(batch.ids.shape[1], device=batch.ids.device)[None, :] < batch.lengths[:, None]

@@ -58,6 +58,7 @@ from sesame.train.replay import Replay
 from sesame.train.shadow import Shadow
 from sesame.train.shares import as_share, fold, is_sharded, not_shared, shard, wants_shards, whole
 from sesame.train.state import State
+from sesame.train.step import paces
 
 REHEARSED = 32  # steps whose shapes are compiled beforehand: batches without padding have one or two
 
@@ -178,7 +179,7 @@ class _Job:
             shard(self.model, self.machine, self.world, self.wishes.compile)
         else:
             self.model.to(self.machine.device)
-        self.optimizer = build_optimizer(self.model, self.recipe.optimizer)
+        self.optimizer = build_optimizer(self.model, self.recipe.optimizer, paces(self.model))
         if checkpoint is None:
             self.run.cut_all_metrics()
         else:

@@ -137,8 +137,10 @@ def _parts(model: nn.Module, config: OptimConfig, scales: Scales | None) -> list
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if config.kind == "adamw":
         return [_adamw((p for _, p in named), config, scales or {})]
-    if scales:
-        raise SesameError("rates by layer go with optimizer.kind = adamw only; choose that, or one rate for all layers")
+    if scales and config.kind != "muon":
+        raise SesameError(
+            "rates by layer or network go with optimizer.kind = adamw or muon; take one of them, or one rate for all"
+        )
     if is_sharded(model):
         raise SesameError(
             f"optimizer.kind = {config.kind} needs whole tensors, not shares; it goes with --parallel ddp, or take adamw"
@@ -157,8 +159,16 @@ def _parts(model: nn.Module, config: OptimConfig, scales: Scales | None) -> list
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     inner = [p for name, p in named if p.ndim == 2 and id(p) not in tables and ".blocks." in f".{name}"]
     rest = {id(p) for p in inner}
-    muon = BatchedMuon(inner, lr=config.rate, weight_decay=config.decay, adjust_lr_fn="match_rms_adamw")
-    return [muon, _adamw((p for _, p in named if id(p) not in rest), config, {})]
+    paced = [{"params": members, "scale": scale} for scale, members in _by_scale(inner, scales or {}).items()]
+    muon = BatchedMuon(paced, lr=config.rate, weight_decay=config.decay, adjust_lr_fn="match_rms_adamw")
+    return [muon, _adamw((p for _, p in named if id(p) not in rest), config, scales or {})]
+
+
+def _by_scale(parameters: list[nn.Parameter], scales: Scales) -> dict[float, list[nn.Parameter]]:
+    found: dict[float, list[nn.Parameter]] = {}
+    for p in parameters:
+        found.setdefault(scales.get(p, 1.0), []).append(p)
+    return found
 
 
 def _adamw(parameters: Iterable[nn.Parameter], config: OptimConfig, scales: Scales) -> torch.optim.Optimizer:

@@ -75,11 +75,23 @@ def clip_gradients(model: nn.Module, clip: float) -> Tensor:
     apart = model.objective.apart() if isinstance(model, Trained) else []
     if not apart:
         return whole(nn.utils.clip_grad_norm_(model.parameters(), most))
-    shared = {id(p) for p in model.backbone.parameters()}  # type: ignore[union-attr]
-    theirs = {id(p): p for module in apart for p in module.parameters() if id(p) not in shared}
-    ours = [p for p in model.parameters() if id(p) not in theirs]
-    norms = [whole(nn.utils.clip_grad_norm_(group, most)) for group in (ours, list(theirs.values()))]
+    theirs = [p for module in apart for p in own(module, model)]
+    known = {id(p) for p in theirs}
+    ours = [p for p in model.parameters() if id(p) not in known]
+    norms = [whole(nn.utils.clip_grad_norm_(group, most)) for group in (ours, theirs)]
     return torch.stack(norms).square().sum().sqrt()
+
+
+def own(module: nn.Module, model: nn.Module) -> list[nn.Parameter]:
+    """The weights of a network beside the backbone that are not the backbone's too."""
+    shared = {id(p) for p in model.backbone.parameters()}  # type: ignore[union-attr]
+    return [p for p in module.parameters() if id(p) not in shared]
+
+
+def paces(model: nn.Module) -> dict[nn.Parameter, float]:
+    """The rates of single weights that an objective asks for, as factors of the common one."""
+    asked = model.objective.paces() if isinstance(model, Trained) else []
+    return {p: factor for module, factor in asked for p in own(module, model)}
 
 
 def count_targets(batches: Iterable[Batch]) -> Counts:

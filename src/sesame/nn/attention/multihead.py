@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sesame.nn.attention import core
 from sesame.nn.dropout import Dropout
+from sesame.nn.turn import Rotary, cut_and_turn
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Rows:
     mask: Tensor | None = None  # (B, 1 or H, 1 or L, L), True where one may look, or numbers to add to the scores
     ends: core.EndToEnd | None = None  # rows without padding
     causal: bool = False  # nobody looks ahead; then no mask is needed
-    rotary: tuple[Tensor, Tensor] | None = None  # cosines and sines, broadcasting to (B, L, 1, d) or (T, 1, d)
+    rotary: Rotary | None = None  # cosines and sines, broadcasting to (B, L, 1, d) or (T, 1, d)
 
 
 class SelfAttention(nn.Module):
@@ -81,29 +82,23 @@ class SelfAttention(nn.Module):
     def _project(self, x: Tensor, rows: Rows, only: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (..., H, d)."""
         if only is None:
-            q, k, v = (self._split(part) for part in self.qkv(x).chunk(3, dim=-1))
-        else:
-            width = self.wide
-            weight, bias = self.qkv.weight, self.qkv.bias
-            asked = take(x, only)
-            q = nn.functional.linear(asked, weight[:width], None if bias is None else bias[:width])
-            kv = nn.functional.linear(x, weight[width:], None if bias is None else bias[width:])
-            k, v = (self._split(part) for part in kv.chunk(2, dim=-1))
-            q = self._split(q)
-        if rows.rotary is not None:
-            q, k = _turn(q, rows.rotary, only), _turn(k, rows.rotary, None)
+            q, k, v = cut_and_turn(self.qkv(x), 3, 2, self.size, rows.rotary)
+            return q, k, v
+        width = self.wide
+        weight, bias = self.qkv.weight, self.qkv.bias
+        asked = nn.functional.linear(take(x, only), weight[:width], None if bias is None else bias[:width])
+        others = nn.functional.linear(x, weight[width:], None if bias is None else bias[width:])
+        [q] = cut_and_turn(asked, 1, 1, self.size, rows.rotary and _at(rows.rotary, only))
+        k, v = cut_and_turn(others, 2, 1, self.size, rows.rotary)
         return q, k, v
 
 
-def _turn(x: Tensor, rotary: tuple[Tensor, Tensor], only: Tensor | None) -> Tensor:
-    from sesame.nn.positions import rotate
-
+def _at(rotary: Rotary, only: Tensor) -> Rotary:
+    """The angles of these places."""
     cos, sin = rotary
-    if only is not None and only.ndim == 1:
-        cos, sin = cos[only], sin[only]
-    elif only is not None:
-        cos, sin = cos[0, :, 0][only][:, :, None], sin[0, :, 0][only][:, :, None]
-    return rotate(x, cos, sin)
+    if only.ndim == 1:
+        return cos[only], sin[only]
+    return cos[0, :, 0][only][:, :, None], sin[0, :, 0][only][:, :, None]
 
 
 def take(x: Tensor, at: Tensor) -> Tensor:
