@@ -46,7 +46,7 @@ class Stage:
     packing: Literal["pairs", "orders", "sentences", "documents", "blocks", "dialogues", "neighbors", "answers"] = (
         "pairs"
     )
-    short: float = 0.1
+    short: float = 0.0  # share of the rows that are cut to any length, so that the model knows short texts too
     micro: int = 0  # sequences at a time; 0: as many as the device takes well
     tokens: int = 0  # answers: so many places a step, padding and all, of pairs of similar length, instead of `batch`
     reverse: bool = False  # answers: sources are read from their end

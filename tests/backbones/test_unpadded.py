@@ -17,12 +17,12 @@ def _batch(lengths: list[int]) -> Batch:
     return Batch(ids, torch.tensor(lengths), segments=segments)
 
 
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 20))
-def test_real_tokens_come_in_order_and_the_rest_is_fill(lengths: list[int], multiple: int) -> None:
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 20), st.integers(0, 50))
+def test_real_tokens_come_in_order_and_the_rest_is_fill(lengths: list[int], multiple: int, anchor: int) -> None:
     batch = _batch(lengths)
-    real = batch.unpadded(multiple).real
+    real = batch.unpadded(multiple, anchor).real
     assert real is not None
-    assert len(real.at) % multiple == 0
+    assert (len(real.at) - anchor) % multiple == 0
     assert len(real.at) - sum(lengths) < multiple
     found = torch.nn.functional.pad(batch.ids.flatten(), (0, 1), value=-1)[real.at]
     wanted = [batch.ids[row, :length] for row, length in enumerate(lengths)]

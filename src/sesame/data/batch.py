@@ -68,13 +68,14 @@ class Batch:
     def with_targets(self, **targets: Targets) -> "Batch":
         return replace(self, targets={**self.targets, **targets})
 
-    def unpadded(self, multiple: int = 1) -> "Batch":
-        """The same batch, told where its real tokens are; their number is rounded up, so that few shapes occur."""
+    def unpadded(self, multiple: int = 1, anchor: int = 0) -> "Batch":
+        """The same batch, told where its real tokens are; their number is filled up, so that few shapes occur: to `anchor`
+        or a number so many multiples away from it."""
         size, width = self.ids.shape
         rows = -(-(multiple - 1) // width)  # that the longest fill needs
         places = torch.arange(width)[None, :] < self.lengths[:, None]
         at = places.flatten().nonzero()[:, 0]
-        fill = -len(at) % multiple
+        fill = (anchor - len(at)) % multiple
         ends = torch.cumsum(self.lengths, 0)
         fills = (torch.arange(1, rows + 1) * width).clamp(max=fill) + len(at)
         offsets = torch.cat([torch.zeros(1, dtype=torch.long), ends, fills]).int()

@@ -19,6 +19,7 @@ from sesame.data.order import Rows, locate
 from sesame.data.pack import Packer
 
 STAIRS = 8
+MEASURED = 8  # steps that show how many tokens a batch has
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Loader:
     seed: int
     corrupt: Callable[[Batch, float], Batch]
     static: int = 0  # BERT's fixed masks: the chance of an example returns after so many epochs; 0: never
-    unpad: int = 0  # above 0: backbones leave the padding out, and real tokens are filled up to a multiple of this
+    unpad: int = 0  # above 0: backbones leave the padding out, and real tokens are filled up to a multiple of this ...
+    anchor: int = 0  # ... counted from here
     ramp: int = 0  # steps over which the batch grows to its size, in STAIRS equal stairs
     rank: int = 0
     ranks: int = 1
@@ -68,8 +70,18 @@ class Loader:
                 here = epochs[part] == epoch
                 keys[here] = chance.keys(chance.key(self.seed, int(epoch), 1), rows[part][here])
             batch = self.corrupt(self.packer.draw(rows[part], keys), progress)
-            batches.append(batch.unpadded(self.unpad) if self.unpad and not batch.full else batch)
+            batches.append(batch.unpadded(self.unpad, self.anchor) if self.unpad and not batch.full else batch)
         return batches
+
+    def tokens(self, steps: int) -> tuple[float, float]:
+        """How many tokens a micro-batch has, as the first steps show it: mean and deviation."""
+        found = []
+        for step in range(steps):
+            epochs, rows = self.rows(step)
+            keys = chance.keys(chance.key(self.seed, int(epochs[0]), 1), rows)
+            found.append(self.packer.draw(rows, keys).lengths)
+        lengths = torch.cat(found).double()
+        return self.micro * float(lengths.mean()), float(self.micro**0.5 * lengths.std(correction=0))
 
     def at_once(self, rows: Rows) -> int:
         """How many of these examples are computed together."""
@@ -84,6 +96,19 @@ class Loader:
 def _stair(batch: int, number: int) -> int:
     """The examples of a step on a stair, the first being 0."""
     return max(1, batch * (number + 1) // STAIRS)
+
+
+def one_shape(loader: Loader, length: int) -> tuple[int, int]:
+    """To what multiple, counted from where, the tokens of a batch are filled up.
+
+    A GPU runs compiled shapes, and takes half a minute for a new one. The number of real tokens hardly varies: five
+    deviations to each side of its mean are one step of the multiple, which a batch leaves once in a million. Steps of several
+    sources vary by nature; two or three shapes must do.
+    """
+    if type(loader) is not Loader:
+        return 64 * -(-loader.micro * length // 1024), 0
+    mean, deviation = loader.tokens(MEASURED)
+    return 64 * (1 + int(10 * deviation) // 64), 64 * (1 + int(mean + 5 * deviation) // 64)
 
 
 class Prefetcher:

@@ -15,6 +15,8 @@ on nothing but the row number and its key, so any batch of any epoch can be made
 - `documents` (DOC-SENTENCES): the same, but never across documents.
 - `blocks`: the text as one stream, with a separator between documents, cut every so many places: no padding at all. The
   last block reaches back into the one before it.
+  Of the last three some examples may be made short too (`short`): a model that has met full rows alone does not know what to
+  do with a row of twenty tokens, docs/log.md.
 - `translations` (XLM): a document is a sentence and its translation; which of the two comes first is drawn. Both are framed
   like sentences that stand alone, `[CLS] one [SEP] [SEP] other [SEP]`. What is too long loses its end, the longer one first.
 - `dialogues` (ERNIE): turns of a dialogue, see `dialogue_pack.py`.
@@ -91,13 +93,13 @@ class Packer:
         length: int,
         specials: Specials,
         *,
-        short: float = 0.1,
+        short: float = 0.0,
         words: bool = False,
         fixed: bool = False,
         units: npt.NDArray[np.uint8] | None = None,
     ) -> None:
-        """`fixed`: batches are always `length` wide, also where no example is so long; `units`: where those start that
-        count as words, unless the store's do."""
+        """`short`: the share of examples that are made short; `fixed`: batches are always `length` wide, also where no
+        example is so long; `units`: where those start that count as words, unless the store's do."""
         self.part, self.kind, self.length, self.specials = part, kind, length, specials
         self.short, self.words, self.fixed = short, words, fixed
         self.tokens, self.units = part.store.tokens, part.store.word_starts if units is None else units
@@ -134,7 +136,7 @@ class Packer:
         elif self.kind == "translations":
             pieces, targets = self._translations(rows, self.swapped(keys)), {}
         else:
-            pieces, targets = self._singles(rows), {}
+            pieces, targets = self._singles(rows, keys), {}
         return self._assemble(pieces, len(rows), keys, targets)
 
     def source(self, row: int) -> str:
@@ -149,9 +151,11 @@ class Packer:
         sentence = int(np.searchsorted(store.sentences, token, side="right")) - 1
         return store.source(int(np.searchsorted(store.documents, sentence, side="right")) - 1)
 
-    def _singles(self, rows: Ints) -> "Pieces":
+    def _singles(self, rows: Ints, keys: chance.Words) -> "Pieces":
         """Each example is a stretch of tokens, cut where a new document begins."""
         start, stop, _ = self.rows[rows].T
+        if self.short:
+            stop = self._shortened(start, stop, chance.uniform(keys, "short", 2).T)
         if self.kind == "documents":
             return Pieces(np.arange(len(rows)), start, stop - start, np.zeros(len(rows), dtype=np.int64))
         if self.kind == "blocks":
@@ -165,6 +169,19 @@ class Packer:
         tails = self.offsets[self.documents[:, 1]]
         finish = np.where(last, stop[owner], tails[np.minimum(low[owner] + within - 1, len(tails) - 1)])
         return Pieces(owner, begin, finish - begin, np.zeros(len(owner), dtype=np.int64))
+
+    def _shortened(self, start: Ints, stop: Ints, luck: npt.NDArray[np.float64]) -> Ints:
+        """Where the rows end, if some are made short: behind a sentence, or, in blocks or if there is none, anywhere."""
+        end: Ints = np.minimum(stop, start + self._target(luck))
+        if self.kind != "blocks":
+            whole = self.offsets[np.searchsorted(self.offsets, end, side="right") - 1]
+            end = np.where(whole > start, whole, end)
+        return end
+
+    def _target(self, luck: npt.NDArray[np.float64]) -> Ints:
+        """The tokens that each row is to have: all that fit, or, of a share of the rows, any number from 2 on."""
+        found: Ints = np.where(luck[0] < self.short, 2 + (luck[1] * (self.body - 1)).astype(np.int64), self.body)
+        return found
 
     def _blocks(self, start: Ints, stop: Ints) -> "Pieces":
         """Stretches of the stream. A piece without tokens stands where a separator comes first or last in a row."""
@@ -229,8 +246,7 @@ class Packer:
         """The sentences of each row (fewer, if it is to be short): first, where B begins (the end, if there is only one),
         end, and the tokens wanted."""
         first, end, _ = self.rows[rows].T
-        whole = np.full(len(rows), self.body)
-        target = np.where(luck[0] < self.short, 2 + (luck[1] * (self.body - 1)).astype(np.int64), whole)
+        target = self._target(luck)
         end = np.minimum(end, np.searchsorted(self.offsets, self.offsets[first] + target, side="left"))
         end = np.maximum(end, first + 1)
         count = end - first

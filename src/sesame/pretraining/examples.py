@@ -121,7 +121,7 @@ class Examples:
         inside = part.sources[0].part if isinstance(part, Mixture) else part
         if inside.tokens() == 0 or (stage.packing in ("pairs", "dialogues") and len(inside.documents) < 2):
             return []
-        [packer] = self.packers(part, stage)
+        [packer] = self.packers(part, replace(stage, short=0.0))  # one measure for all: full rows
         on_cpu = self.machine.device.type == "cpu"
         tokens = (self.recipe.evaluation.tokens or (16_384 if on_cpu else 524_288)) // among
         count = min(len(packer), max(1, tokens // stage.length))

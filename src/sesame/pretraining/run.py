@@ -26,7 +26,7 @@ from sesame.checkpoint.folder import load_parts
 from sesame.checkpoint.run import Run, in_shares
 from sesame.checkpoint.speech import answer_frame
 from sesame.data.batch import Batch
-from sesame.data.loader import STAIRS, Loader
+from sesame.data.loader import STAIRS, Loader, one_shape
 from sesame.data.order import locate
 from sesame.data.unit_files import Units, wanted_entities
 from sesame.errors import SesameError
@@ -368,13 +368,11 @@ class _Job:
             micro = next(n for n in range(min(micro, share), 0, -1) if share % n == 0)  # one shape, compiled once
         micro = int(-self.world.agree([-float(min(micro, share))])[0])  # the least that a rank can take
         static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
-        # A GPU runs one compiled shape: the number of real tokens hardly varies, so it is rounded up to one or two values.
+        loader = self.examples.loader(stage, micro)
         fused = self.machine.device.type == "cuda" and self.machine.precision != "fp32"
-        fused = fused and not self.model.backbone.answers
-        unpad = 64 * -(-micro * stage.length // 1024) if fused else 0
-        return replace(
-            self.examples.loader(stage, micro), static=static, unpad=unpad, rank=self.world.rank, ranks=self.world.ranks
-        )
+        unpad, anchor = one_shape(loader, stage.length) if fused and not self.model.backbone.answers else (0, 0)
+        rank, ranks = self.world.rank, self.world.ranks
+        return replace(loader, static=static, unpad=unpad, anchor=anchor, rank=rank, ranks=ranks)
 
     def _log(self, state: State, line: dict[str, Any], figures: dict[str, Any], prefix: str) -> None:
         if self.world.first:

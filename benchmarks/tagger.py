@@ -1,0 +1,107 @@
+"""What do vectors add to a tagger? CoNLL-2003: a BiLSTM alone, with static vectors, with TagLM, with ELMo.
+
+    python benchmarks/tagger.py OUT --data CONLL --vectors FILE --lm RUN [--trials bare,static] [--seeds 3] [--parallel 3]
+    python benchmarks/tagger.py --table OUT
+
+CONLL holds train.txt.gz, dev.txt.gz and test.txt.gz; FILE are static vectors (`sesame vectors`), RUN is a run of recipe
+`elmo`, both learnt from text without labels. All taggers are the same BiLSTM on words and letters (`sesame tagger`), taught
+by `sesame finetune --strategy tagger`; the epoch that is best on dev counts. What a trial reached is kept in OUT; `--table`
+writes it into benchmarks/README.md.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import report
+from side_by_side import chosen, kept_at, parted, side_by_side, spread
+
+TRIALS = {
+    "bare": "BiLSTM on words and letters",
+    "static": "+ static vectors",
+    "taglm": "+ static vectors + TagLM",
+    "elmo": "+ static vectors + ELMo",
+}
+AT = {"taglm": "second", "elmo": "first"}  # the layer that reads the language model
+
+
+def sesame(*words: object) -> None:
+    print("sesame", *words, flush=True)
+    subprocess.run([sys.executable, "-m", "sesame", *map(str, words)], check=True)
+
+
+def one(name: str, seed: int, given: argparse.Namespace) -> None:
+    """Within a process of its own."""
+    import torch
+
+    start, run = given.out / "starts" / f"{name}.{seed}", given.out / "runs" / f"{name}.{seed}"
+    train, dev, test = (given.data / f"{part}.txt.gz" for part in ("train", "dev", "test"))
+    more = [] if name == "bare" else ["--vectors", given.vectors]
+    more += ["--lm", given.lm, "--at", AT[name]] if name in AT else []
+    if not start.exists():
+        sesame("tagger", "--train", train, *more, "--seed", seed, "--out", start)
+    files = ["--train", train, "--valid", dev, "--test", test]
+    how = ["--strategy", "tagger", "--seeds", 1, "--seed", seed, "--no-baselines", "--device", given.device]
+    how += [word for setting in given.set for word in ("--set", setting)]
+    sesame("finetune", start, "--task", "tag", *files, *how, "--out", run)
+    scores = json.loads((run / "results.json").read_text())["scores"]
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
+    found = {
+        "trial": name, "seed": seed, "machine": f"{device}; {report.machine()}",
+        "scores": {part: 100 * scores[part]["f1"]["mean"] for part in ("valid", "test")},
+    }  # fmt: skip
+    kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1))
+    print(f"{name} seed {seed}: F1 {found['scores']}", flush=True)
+
+
+def table(out: Path) -> str:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted(out.glob("*.json")):
+        line = json.loads(file.read_text())
+        found.setdefault(line["trial"], []).append(line)
+    if not found:
+        raise SystemExit(f"{out}: holds no results yet")
+    rows = [
+        [words, *(spread([line["scores"][part] for line in found[name]]) for part in ("valid", "test"))]
+        for name, words in TRIALS.items()
+        if name in found
+    ]
+    seeds, machine = max(map(len, found.values())), next(iter(found.values()))[0]["machine"]
+    how = f"CoNLL-2003, F1 of entities, mean ± deviation of {seeds} seeds. {machine}"
+    return f"{how}\n\n{report.table(['tagger', 'dev', 'test'], rows)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A tagger with and without vectors.")
+    parser.add_argument("out", nargs="?", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--vectors", type=Path)
+    parser.add_argument("--lm", type=Path)
+    parser.add_argument("--trials", default="")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--parallel", type=int, default=3)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--set", action="append", default=[], help="for the fine-tuning")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--table", type=Path)
+    given = parser.parse_args()
+    if given.table:
+        report.put("tagger", table(given.table))
+    elif given.out is None or given.data is None:
+        parser.error("OUT and --data are needed")
+    elif given.one:
+        one(*parted(given.one), given)
+    else:
+        names = chosen(given.trials, TRIALS)
+        if given.vectors is None and set(names) - {"bare"}:
+            parser.error("--vectors is needed, for all but the trial bare")
+        if given.lm is None and set(names) & set(AT):
+            parser.error("--lm is needed for taglm and elmo")
+        side_by_side(names, given.seeds, given.out, given.parallel)
+
+
+if __name__ == "__main__":
+    main()
