@@ -9,7 +9,9 @@ RUSSE: occurrences of a word are clustered; the score is the adjusted Rand index
 word, then the mean weighted by a word's occurrences, as in the shared task. The number of senses is found by silhouette, or
 told. WiC: is a word used in the same sense in two sentences? Yes above a threshold of the cosine; threshold and layer are
 those that are best on the training pairs. A static vector of an occurrence is the mean of the other words' vectors: the
-word's own vector is the same everywhere and tells nothing (RUSSE: one cluster, ARI 0; WiC: chance, 50 %).
+word's own vector is the same everywhere and tells nothing (RUSSE: one cluster, ARI 0; WiC: chance, 50 %). It is given plain,
+and with frequent words counting less, a / (a + p) (Arora, Liang & Ma 2017, https://openreview.net/forum?id=SyK00v5xx), p by
+the word's place in the file, which follows frequency.
 """
 
 import argparse
@@ -35,6 +37,8 @@ from sesame.progress import bar, say
 RUSSE = ("wiki-wiki", "bts-rnc", "active-dict")
 LAYERS = ("last", "second-to-last", "sum-last-4")  # all of them are read off the last four
 SHOWN = "лук"
+WAYS = {"context": False, "context, weighted": True}  # of static vectors: whether frequent words count less
+RARE = 1e-3  # a word of this share counts half
 WORD = re.compile(r"\w+(?:-\w+)*")
 
 Matrix = npt.NDArray[np.float32]
@@ -79,14 +83,16 @@ def chosen(stack: Matrix, layers: str) -> Matrix:
     ]
 
 
-def of_context(file: str) -> Embedder:
+def of_context(file: str, weighted: bool = False) -> Embedder:
     """The mean of what stands around the word, without the word and without words that have no vector."""
     known = read_vectors(file)
+    zipf = 1 / np.arange(1, len(known.matrix) + 1, dtype=np.float32)
+    weights = RARE / (RARE + zipf / zipf.sum()) if weighted else np.ones_like(zipf)
 
     def vector(one: Occurrence) -> Matrix:
         words = [hit for hit in WORD.finditer(one.text) if hit.end() <= one.start or hit.start() >= one.end]
         rows = [row for hit in words if (row := known.row(hit[0])) is not None]
-        return known.matrix[rows].mean(0) if rows else np.zeros(known.width, np.float32)
+        return weights[rows] @ known.matrix[rows] / len(rows) if rows else np.zeros(known.width, np.float32)
 
     return lambda occurrences: np.stack([vector(one) for one in occurrences])
 
@@ -182,7 +188,10 @@ def main() -> None:
     wanted = parser.parse_args()
     found: list[dict[str, Any]] = []
     models = [(f"{name}, {wanted.layers}", of_model(name)) for name in wanted.russian]
-    for name, vectors in models + [(f"{name}, context", of_context(name)) for name in wanted.russian_vectors]:
+    static = [
+        (f"{name}, {how}", of_context(name, rare)) for name in wanted.russian_vectors for how, rare in WAYS.items()
+    ]
+    for name, vectors in models + static:
         for part in RUSSE:
             found.append({"vectors": name} | russe(wanted.data, part, vectors, wanted.layers))
             row = found[-1]
@@ -194,7 +203,7 @@ def main() -> None:
             )
     for name, vectors, layers in (
         *((name, of_model(name), LAYERS) for name in wanted.english),
-        *((name, of_context(name), ("context",)) for name in wanted.english_vectors),
+        *((name, of_context(name, rare), (how,)) for name in wanted.english_vectors for how, rare in WAYS.items()),
     ):
         rows = [{"vectors": name} | row for row in wic(wanted.data, vectors, layers)]
         found += rows
