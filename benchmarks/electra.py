@@ -3,8 +3,8 @@
     python benchmarks/electra.py OUT --text TEXT... [--tokenizer FOLDER] [--sst2 FOLDER] [--budget 4m] [--size small]
 
 1. `sesame pretrain electra` for the budget.
-2. The generator's shape by itself, as a masked language model: the same tokenizer, rows, masks, rate, schedule and number of
-   steps.
+2. The generator's shape by itself, as a masked language model: the same tokenizer, rows, masks, schedule and number of
+   steps, and the generator's rate.
 3. With `--sst2`, the discriminator is fine-tuned on that set, three seeds.
 
 Says the two held-out losses and their ratio, the discriminator's average precision beside the share of replaced tokens, and
@@ -15,6 +15,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,7 @@ rate = 0.15
 mask = 0.85
 random = 0.0
 """
-AS_UNDER_A_BUDGET = (
-    "backbone.dropout=0.0",
-    "backbone.attention_dropout=0.0",
-    "stages.main.batch=256",
-    "stages.main.packing=blocks",
-    "optimizer.kind=muon",
-    "optimizer.rate=1e-3",
-    "schedule.warmup=0.1",
-)
+SHARED = ("backbone", "stages.main", "optimizer", "schedule")  # tables of a recipe
 
 
 def sesame(*arguments: str) -> None:
@@ -70,6 +63,18 @@ def together(given: argparse.Namespace) -> dict[str, float]:
     return held_out(run)[1]
 
 
+def as_trained(ours: dict[str, Any]) -> list[str]:
+    """The settings of a run that the generator alone is to have too; its rate is the generator's."""
+    found = []
+    for table in SHARED:
+        values = ours["stages"]["main"] if table == "stages.main" else ours[table]
+        plain = {
+            key: value for key, value in values.items() if isinstance(value, (bool, int, float, str)) and value != ""
+        }
+        found += [f"{table}.{key}={json.dumps(value).strip(chr(34))}" for key, value in plain.items()]
+    return [*found, f"optimizer.rate={ours['optimizer']['rate'] * ours['objectives']['rtd']['generator_rate']:g}"]
+
+
 def by_itself(given: argparse.Namespace) -> dict[str, float]:
     run, alone = given.out / "electra", given.out / "alone"
     steps = held_out(run)[0]
@@ -80,7 +85,8 @@ def by_itself(given: argparse.Namespace) -> dict[str, float]:
     }  # fmt: skip
     recipe = given.out / "alone.toml"
     recipe.write_text(ALONE)
-    wanted = [*AS_UNDER_A_BUDGET, *given.set, *(f"backbone.{name}={value}" for name, value in narrow.items())]
+    wanted = as_trained(tomllib.loads((run / "recipe.toml").read_text(encoding="utf-8")))
+    wanted += [f"backbone.{name}={value}" for name, value in narrow.items()]
     sesame("pretrain", str(recipe), *common(given), "--steps", str(steps), "--out", str(alone), *settings(wanted))
     return held_out(alone)[1]
 
