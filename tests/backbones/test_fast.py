@@ -16,6 +16,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"order": "pre"},
     {"order": "branch", "activation": "relu"},
+    {"positions": "rotary", "order": "pre", "local_layers": (0,), "window": 3, "local_base": 50.0},
     {"positions": "rotary", "activation": "geglu", "bias": False, "order": "pre"},
     {"positions": "sinusoidal", "activation": "gelu_tanh", "segments": 0},
     {"embedding_width": 8, "share": "all"},

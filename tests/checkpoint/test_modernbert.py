@@ -46,11 +46,28 @@ SHAPES: dict[str, dict[str, Any]] = {
     "other angles": {"global_rope_theta": 10_000.0},
     "no output bias": {"decoder_bias": False},
     "untied": {"tie_word_embeddings": False},
+    "windows": {"global_attn_every_n_layers": 3, "num_hidden_layers": 5, "local_attention": 6},
+    "windows, the last one too": {"global_attn_every_n_layers": 2, "num_hidden_layers": 4, "local_attention": 4},
+    "windows in odd places": {
+        "num_hidden_layers": 4,
+        "local_attention": 7,
+        "local_rope_theta": 500.0,
+        "layer_types": ["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
+    },
+    "windows only": {"layer_types": ["sliding_attention"] * 3, "local_attention": 2, "global_rope_theta": 99.0},
+    "each sees itself": {
+        "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+        "local_attention": 1,
+    },
+    "windows wider than rows": {"global_attn_every_n_layers": 3, "local_attention": 128, "local_rope_theta": 77.0},
 }
 MODERN = EncoderConfig(
     vocab=70, width=16, depth=2, heads=2, inner=20, max_length=64, segments=0, positions="rotary", order="pre",
     embedding_norm=True, activation="geglu", bias=False, dropout=0.0, attention_dropout=0.0, eps=1e-5,
 )  # fmt: skip
+
+
+WINDOWS = replace(MODERN, depth=4, local_layers=(1, 3), window=2, local_base=300.0)
 
 
 @pytest.fixture(params=[True, False], ids=["64 bits", "as it is"])
@@ -104,11 +121,10 @@ def test_their_model_here(shape: str, tolerance: float, tmp_path: Path) -> None:
     assert_alike(parts, model, config.vocab_size, tolerance)
 
 
-@pytest.mark.parametrize("bias", [False, True])
-def test_our_model_there(bias: bool, tolerance: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", [MODERN, replace(MODERN, bias=True), WINDOWS], ids=["plain", "biases", "windows"])
+def test_our_model_there(config: EncoderConfig, tolerance: float, tmp_path: Path) -> None:
     torch.manual_seed(4)
-    config = replace(MODERN, bias=bias)
-    head = MaskedLMHead(16, 16, 70, "gelu", 1e-5, bias=bias)
+    head = MaskedLMHead(16, 16, 70, "gelu", 1e-5, bias=config.bias)
     parts = Parts(noisy(Encoder(config).double()), {"mlm": noisy(head.double())})
     save_parts(tmp_path, parts)
     model, report = transformers.AutoModelForMaskedLM.from_pretrained(
@@ -130,12 +146,15 @@ def test_our_model_there(bias: bool, tolerance: float, tmp_path: Path) -> None:
         ("regression", "mean"),
         ("tags", "cls"),
         ("questions", "cls"),
+        ("options", "cls"),
+        ("options", "mean"),
     ],
 )
 def test_tasks_both_ways(case: str, pooling: str, tolerance: float, tmp_path: Path) -> None:
     kind, labels = CASES[case]
     torch.manual_seed(7)
-    config = transformers.ModernBertConfig(**TINY, classifier_pooling=pooling, **labels)
+    more = {"global_attn_every_n_layers": 2, "local_attention": 6}
+    config = transformers.ModernBertConfig(**TINY | more, classifier_pooling=pooling, **labels)
     model = noisy(AUTO[kind].from_config(config).double())
     model.save_pretrained(tmp_path / "theirs")
     parts, items = load_parts(tmp_path / "theirs"), items_of(kind, segments=False)
@@ -157,10 +176,13 @@ def test_tasks_both_ways(case: str, pooling: str, tolerance: float, tmp_path: Pa
 
 @torch.no_grad()
 def said_by(model: Any, kind: str, items: list[Item]) -> Tensor:
-    lengths = torch.tensor([len(item.windows[0].ids) for item in items])
+    windows = [window for item in items for window in item.windows]
+    lengths = torch.tensor([len(window.ids) for window in windows])
     mask = torch.arange(int(lengths.max()))[None] < lengths[:, None]
     ids = torch.zeros(mask.shape, dtype=torch.long)
-    ids[mask] = torch.tensor([id for item in items for id in item.windows[0].ids])
+    ids[mask] = torch.tensor([id for window in windows for id in window.ids])
+    if kind == "choice":
+        ids, mask = (x.view(len(items), -1, x.shape[-1]) for x in (ids, mask))
     said = model.double().eval()(input_ids=ids, attention_mask=mask.long())
     return torch.stack([said.start_logits, said.end_logits], -1) if kind == "qa" else said.logits
 
@@ -173,23 +195,89 @@ def test_a_task_is_fitted_to_the_family() -> None:
     assert fitted(replace(plain, layers="mix"), MODERN).transform is False
 
 
-def test_padding_never_leaks() -> None:
+@pytest.mark.parametrize("config", [MODERN, WINDOWS], ids=["plain", "windows"])
+def test_padding_never_leaks(config: EncoderConfig) -> None:
     torch.manual_seed(5)
-    encoder = noisy(Encoder(MODERN).double()).eval()
+    encoder = noisy(Encoder(config).double()).eval()
     batch, _ = ragged(70)
     alone = Batch(batch.ids[1:2, :6], batch.lengths[1:2])
     assert torch.equal(batch.lengths[1], torch.tensor(6))
     assert (encoder(batch).last[1, :6] - encoder(alone).last[0]).abs().max() < 1e-12
     packed = encoder(batch.unpadded(8)).last
     assert (packed[1, :6] - encoder(alone).last[0]).abs().max() < 1e-12
+    assert encoder(batch).last.isfinite().all()
 
 
-def test_answers_on_a_cpu_are_the_same() -> None:
+@pytest.mark.parametrize("config", [MODERN, WINDOWS, replace(WINDOWS, local_layers=(0, 1))], ids=str)
+def test_answers_on_a_cpu_are_the_same(config: EncoderConfig) -> None:
     torch.manual_seed(6)
-    encoder = noisy(Encoder(MODERN)).float().eval()
+    encoder = noisy(Encoder(config)).float().eval()
     batch, inputs = ragged(70)
     where = inputs["attention_mask"].bool()
-    assert (FastEncoder(encoder)(batch).last - encoder(batch).last)[where].abs().max() < 1e-4
+    fast = FastEncoder(encoder)
+    assert (fast(batch).last - encoder(batch).last)[where].abs().max() < 1e-4
+    few = torch.tensor([[0, 12, 5], [5, 0, 3], [0, 0, 0]])
+    assert (fast(batch, few).last - encoder(batch, few).last).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("local", [(1, 3), (0, 1), (0, 1, 2, 3)], ids=str)
+def test_near_layers_see_their_window_alone(local: tuple[int, ...]) -> None:
+    """By gradients: n layers with a window of w reach n * w places, and no farther, unless a layer sees everything."""
+    torch.manual_seed(8)
+    config = replace(WINDOWS, local_layers=local)
+    encoder = noisy(Encoder(config).double()).eval()
+    batch = Batch(torch.randint(8, 70, (1, 13)), torch.tensor([13]))
+    reach = len(local) * config.window if len(local) == config.depth else 13
+    gradients = []
+    encoder.embeddings.register_forward_hook(lambda *given: gradients.append(given[2].requires_grad_()))
+    encoder(batch).last[0, 0].square().sum().backward(inputs=gradients)
+    felt = gradients[0].grad[0].abs().sum(-1) > 1e-12
+    assert felt.tolist() == [place <= reach for place in range(13)]
+    maps = encoder(batch, maps=True).maps
+    far = (torch.arange(13)[:, None] - torch.arange(13)[None]).abs() > config.window
+    assert [bool((seen[:, :, far] == 0).all()) for seen in maps] == [n in local for n in range(config.depth)]
+
+
+@pytest.mark.parametrize("unpadded", [False, True])
+def test_few_places_are_as_all(unpadded: bool) -> None:
+    torch.manual_seed(9)
+    batch, few = ragged(70)[0], torch.tensor([[0, 12, 5], [5, 0, 3], [0, 0, 0]])
+    if unpadded:
+        batch = batch.unpadded(8)
+    for local in ((1, 3), (0, 1)):
+        encoder = noisy(Encoder(replace(WINDOWS, local_layers=local)).double()).eval()
+        whole = encoder(batch).last
+        wanted = torch.stack([whole[row, at] for row, at in enumerate(few)])
+        assert (encoder(batch, few).last - wanted).abs().max() < 1e-12
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU: the kernel of rows without padding")
+def test_the_kernel_has_windows_too() -> None:
+    torch.manual_seed(10)
+    lengths = torch.tensor([200, 77, 1])
+    real = torch.arange(200)[None] < lengths[:, None]
+    ids = torch.randint(8, 70, (3, 200)).masked_fill(~real, 0)
+    batch = Batch(ids, lengths).to(torch.device("cuda"))
+    config = replace(WINDOWS, width=64, window=16)
+    encoder = Encoder(config).to("cuda", torch.bfloat16)
+    answers, slopes = [], []
+    for given in (batch, batch.unpadded(64)):
+        encoder.zero_grad()
+        last = encoder(given).last[real.cuda()].float()
+        last.square().sum().backward()
+        answers.append(last)
+        slopes.append(encoder.blocks[1].attention.qkv.weight.grad.float())
+    assert (answers[0] - answers[1]).abs().max() < 0.1
+    assert (slopes[0] - slopes[1]).norm() < 0.05 * slopes[0].norm()
+
+
+def test_windows_cost_less() -> None:
+    wide = replace(WINDOWS, local_layers=())
+    saved = flops_per_token(wide, Work(13, 0.15)) - flops_per_token(WINDOWS, Work(13, 0.15))
+    pairs = sum(abs(i - j) > 2 for i in range(13) for j in range(13))
+    last = (13 - round(0.15 * 13)) / 13  # of the last layer's work, which windows need everywhere
+    per_place = 2 * 16 * 16 + 2 * 13 * 16 + 3 * 16 * 20
+    assert saved == pytest.approx(6 * (2 * 2 * pairs * 16 / 13 - last * per_place))
 
 
 def test_the_formula_of_the_cost() -> None:
@@ -209,8 +297,6 @@ def test_the_formula_of_the_cost() -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        {"global_attn_every_n_layers": 3},
-        {"layer_types": ["full_attention", "sliding_attention", "full_attention"]},
         {"norm_bias": True},
         {"hidden_activation": "silu"},
         {"rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}}},
@@ -221,6 +307,19 @@ def test_what_is_not_computed_is_refused(broken: dict[str, Any], tmp_path: Path)
     (tmp_path / "config.json").write_text(json.dumps(TINY | {"model_type": "modernbert"} | broken))
     with pytest.raises(SesameError, match="not supported"):
         load_parts(tmp_path)
+
+
+@pytest.mark.parametrize("kinds", [["full_attention"], ["full_attention", "chunked_attention", "full_attention"]])
+def test_each_layer_is_of_a_known_kind(kinds: list[str], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(TINY | {"model_type": "modernbert", "layer_types": kinds}))
+    with pytest.raises(SesameError, match="layer_types must say"):
+        load_parts(tmp_path)
+
+
+@pytest.mark.parametrize("broken", [{"local_layers": (4,)}, {"local_layers": (-1,)}, {"window": -1}, {"causal": True}])
+def test_windows_that_cannot_be(broken: dict[str, Any]) -> None:
+    with pytest.raises(SesameError, match="local_layers"):
+        replace(WINDOWS, **broken)
 
 
 def test_a_norm_can_move_to_the_embeddings_in_pre_only() -> None:

@@ -64,7 +64,11 @@ BACKBONES: dict[str, dict[str, Any]] = {
     "pre": {"order": "pre", "positions": "rotary", "segments": 0, "depth": 1},
     "branch": {"order": "branch", "positions": "sinusoidal", "activation": "geglu", "bias": False, "segments": 3},
     "albert": {"share": "all", "embedding_width": 8, "activation": "gelu_tanh", "depth": 5},
-}
+    "windows": {
+        "order": "pre", "positions": "rotary", "segments": 0, "depth": 3,
+        "local_layers": (0, 2), "window": 3, "local_base": 50.0,
+    },
+}  # fmt: skip
 
 
 def shaken(parts: Parts) -> Parts:

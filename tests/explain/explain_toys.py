@@ -33,6 +33,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "pre": {"order": "pre", "activation": "geglu"},
     "branch": {"order": "branch"},
     "rotary": {"order": "pre", "positions": "rotary", "bias": False},
+    "windows": {"order": "pre", "positions": "rotary", "local_layers": (0,), "window": 1, "local_base": 50.0},
     "albert": {"share": "all", "embedding_width": 8},
     "causal": {"causal": True},
 }

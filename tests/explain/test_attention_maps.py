@@ -15,7 +15,7 @@ from tests.explain.explain_toys import TEXT, toy
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.parametrize("kind", ["post", "pre", "rotary", "albert", "causal", "xlnet", "transformer-xl"])
+@pytest.mark.parametrize("kind", ["post", "pre", "rotary", "windows", "albert", "causal", "xlnet", "transformer-xl"])
 @pytest.mark.parametrize("pair", [None, "da do"])
 def test_all_layers_and_heads(kind: str, pair: str | None) -> None:
     parts = toy(kind, 1)

@@ -21,7 +21,7 @@ TOKENIZER = word_tokenizer(WORDS)
 MASK = TOKENIZER.id("mask")
 
 
-@pytest.mark.parametrize("kind", ["post", "pre", "branch", "rotary", "albert", "xlnet"])
+@pytest.mark.parametrize("kind", ["post", "pre", "branch", "rotary", "windows", "albert", "xlnet"])
 @pytest.mark.parametrize("task", ["classify", "tag", "qa", "regress"])
 @pytest.mark.parametrize("seed", range(2))
 def test_contributions_sum_to_the_difference_of_scores(kind: str, task: str, seed: int) -> None:

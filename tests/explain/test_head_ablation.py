@@ -29,7 +29,7 @@ def masked_by_hand(backbone: Any, layer: int, head: int) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("kind", ["post", "pre", "branch", "rotary", "xlnet", "causal"])
+@pytest.mark.parametrize("kind", ["post", "pre", "branch", "rotary", "windows", "xlnet", "causal"])
 @pytest.mark.parametrize("seed", range(2))
 def test_dropping_is_masking_by_hand(kind: str, seed: int) -> None:
     parts = toy(kind, seed, ("classify",))

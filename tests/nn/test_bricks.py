@@ -47,6 +47,17 @@ def test_all_cores_equal_eager() -> None:
     assert torch.allclose(found, wanted.transpose(1, 2)[:, 0], atol=1e-12)
 
 
+def test_rows_without_padding_have_windows() -> None:
+    q, k, v = heads()
+    real = torch.arange(7)[None] < torch.tensor([7, 3, 1])[:, None]
+    near = torch.tensor([[abs(i - j) <= 2 for j in range(7)] for i in range(7)])
+    wanted = core.eager(q, k, v, near & real[:, None, None, :])[0].transpose(1, 2)[real]
+    offsets = torch.tensor([0, 7, 10, 11], dtype=torch.int32)
+    flat = [x.transpose(1, 2)[real] for x in (q, k, v)]
+    found = core.varlen(*flat, core.EndToEnd(offsets, 7, offsets, 7, window=2))
+    assert torch.allclose(found, wanted, atol=1e-12)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the kernel runs on a GPU")
 @pytest.mark.parametrize("rate", [0.0, 0.2])
 def test_the_varlen_kernel_equals_the_padded_way(rate: float) -> None:

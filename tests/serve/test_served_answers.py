@@ -164,13 +164,17 @@ def test_attention_maps(client: TestClient, library: Loaded) -> None:
     assert answer["tokens"] == ["[CLS]", "w1", "alpha", "[SEP]", "w2", "[UNK]", "w3", "[SEP]"]
 
 
-@pytest.mark.parametrize("model", ["reader", "speaks", "turns"])
+@pytest.mark.parametrize("model", ["reader", "speaks", "turns", "near"])
 @pytest.mark.parametrize(("layer", "head"), [(0, 0), (1, 1)])
 def test_the_steps_of_a_head(
     served: dict[str, Served], tmp_path_factory: pytest.TempPathFactory, model: str, layer: int, head: int
 ) -> None:
     if model == "turns":
         made = reader(tmp_path_factory.mktemp("turns") / "turns", (), positions="rotary", order="pre")
+        served = {**served, **open_models([str(made)])}
+    elif model == "near":
+        near = {"local_layers": (0,), "window": 1, "local_base": 20.0}
+        made = reader(tmp_path_factory.mktemp("near") / "near", (), positions="rotary", order="pre", **near)
         served = {**served, **open_models([str(made)])}
     with TestClient(make_app(served)) as client:
         (maps,) = asked(client, "attention", model=model, text="wa wb wc")
@@ -181,7 +185,7 @@ def test_the_steps_of_a_head(
         np.isinf(scores), np.array(steps["q"]) @ np.array(steps["k"]).T * steps["scale"], scores), atol=2e-3
     )  # fmt: skip
     np.testing.assert_allclose(np.array(steps["weights"]) @ np.array(steps["v"]), steps["output"], atol=2e-3)
-    assert np.isinf(scores).any() == (model == "speaks")
+    assert np.isinf(scores).any() == (model == "speaks" or (model == "near" and layer == 0))
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -15,6 +15,7 @@ from sesame.backbones.base import Backbone, Encoded, Padded, State, check_shape
 from sesame.backbones.cache import before, past_and_present
 from sesame.data.batch import Batch, Real
 from sesame.errors import SesameError
+from sesame.nn.attention import core
 from sesame.nn.attention.core import EndToEnd
 from sesame.nn.attention.multihead import Rows, SelfAttention, take
 from sesame.nn.block import Block
@@ -48,6 +49,9 @@ class EncoderConfig:
     attention_dropout: float = 0.1
     eps: float = 1e-12
     rotary_base: float = 10000.0
+    local_layers: tuple[int, ...] = ()  # numbers of those, from 0, that look at near tokens only (ModernBERT)
+    window: int = 64  # how far they look to each side
+    local_base: float = 10000.0  # their rotary_base
     init: float = 0.02  # standard deviation of the weights at the start
 
     def __post_init__(self) -> None:
@@ -60,6 +64,18 @@ class EncoderConfig:
             raise SesameError('backbone.bare_embeddings is for order = "post"; another order has no such norm')
         if self.positions == "rotary" and (self.width // self.heads) % 2:
             raise SesameError("rotary positions turn pairs: width / heads must be even")
+        if self.local_layers and (
+            self.causal or self.window < 0 or not set(self.local_layers) <= set(range(self.depth))
+        ):
+            raise SesameError(
+                f"backbone.local_layers are numbers from 0 to {self.depth - 1}, of a model that is not causal, and "
+                f"backbone.window is not below 0; here are {list(self.local_layers)} and {self.window}"
+            )
+
+    @property
+    def asks_everywhere(self) -> bool:
+        """Whether the last layer is computed at all places even if few are wanted: who asks must know where it stands."""
+        return self.causal or self.depth - 1 in self.local_layers
 
 
 def _norms_embeddings(config: EncoderConfig) -> bool:
@@ -147,10 +163,11 @@ class Encoder(Backbone):
         causal = self.config.causal
         mask = None if causal else batch.mask()
         rows = Rows(None if mask is None else mask[:, None, None, :], causal=causal, rotary=self._rotary(at))
+        everywhere = self.config.asks_everywhere
         seen: list[Tensor] | None = [] if maps else None
-        asked = None if causal else only
-        layers = self._climb(self.embeddings(batch.ids, at, batch.segments, batch.langs), rows, rows, asked, seen)
-        if causal and only is not None:  # who reads from left to right is asked everywhere in training: no saving here
+        x = self.embeddings(batch.ids, at, batch.segments, batch.langs)
+        layers = self._climb(x, rows, self._near(rows, at, width), rows, None if everywhere else only, seen)
+        if everywhere and only is not None:
             layers = (*layers[:-1], take(layers[-1], only))
         return Encoded(batch, layers, only, tuple(seen or ()))
 
@@ -189,32 +206,46 @@ class Encoder(Backbone):
         x = self.embeddings(enter(batch.ids), at, segments, langs)
         ends = EndToEnd(real.offsets, real.longest, real.offsets, real.longest, self.config.causal)
         rows = Rows(ends=ends, rotary=self._rotary(at))
+        near = self._near(rows, at, real.longest)
         if only is None:
-            return Encoded(batch, Padded(self._climb(x, rows, rows, None, None), real, batch.ids.shape))
+            return Encoded(batch, Padded(self._climb(x, rows, near, rows, None, None), real, batch.ids.shape))
         size, most = only.shape
         places = (real.offsets[:size, None] + only).flatten()
-        if self.config.causal:
-            layers = self._climb(x, rows, rows, None, None)
+        if self.config.asks_everywhere:
+            layers = self._climb(x, rows, near, rows, None, None)
             return Encoded(batch, (layers[-1][places].view(size, most, -1),), only)
         numbers = torch.arange(len(real.offsets), dtype=torch.int32, device=x.device)
         asking = numbers.clamp(max=size) * most  # the fill asks nothing
         last = replace(rows, ends=EndToEnd(real.offsets, real.longest, asking, most))
-        layers = self._climb(x, rows, last, places, None)
+        layers = self._climb(x, rows, near, last, places, None)
         return Encoded(batch, (layers[-1].view(size, most, -1),), only)
 
     def _climb(
-        self, x: Tensor, rows: Rows, last: Rows, only: Tensor | None, seen: list[Tensor] | None
+        self, x: Tensor, rows: Rows, near: Rows, last: Rows, only: Tensor | None, seen: list[Tensor] | None
     ) -> tuple[Tensor, ...]:
-        """All layers, from the embeddings up; the last one only at the places asked for."""
-        layers = [x]
-        for block in self.blocks[:-1]:
-            layers.append(block(layers[-1], rows, None, seen))
+        """All layers, from the embeddings up, local ones by `near`; the last one only at the places asked for."""
+        layers, local = [x], self.config.local_layers
+        for number, block in enumerate(self.blocks[:-1]):
+            layers.append(block(layers[-1], near if number in local else rows, None, seen))
+        last = near if self.depth - 1 in local else last
         layers.append(self.final_norm(self.blocks[-1](layers[-1], last, only, seen)))
         return tuple(layers)
 
-    def _rotary(self, at: Tensor) -> tuple[Tensor, Tensor] | None:
+    def _near(self, rows: Rows, at: Tensor, longest: int) -> Rows:
+        """The same rows for layers that look at near tokens only."""
+        if not self.config.local_layers:
+            return rows
+        same = self.config.local_base == self.config.rotary_base
+        near = replace(rows, rotary=rows.rotary if same else self._rotary(at, self.config.local_base))
+        if longest <= self.config.window + 1:  # everybody is near
+            return near
+        if rows.ends is not None:
+            return replace(near, ends=replace(rows.ends, window=self.config.window))
+        return replace(near, mask=core.band(longest, self.config.window, at.device, rows.mask))
+
+    def _rotary(self, at: Tensor, base: float = 0.0) -> tuple[Tensor, Tensor] | None:
         if self.config.positions != "rotary":
             return None
         dtype = torch.float64 if self.token_table().dtype == torch.float64 else torch.float32
-        cos, sin = rotations(at, self.width // self.config.heads, self.config.rotary_base, dtype)
+        cos, sin = rotations(at, self.width // self.config.heads, base or self.config.rotary_base, dtype)
         return cos.unsqueeze(-2), sin.unsqueeze(-2)

@@ -20,6 +20,7 @@ from sesame.backbones.base import Encoded
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
+from sesame.nn.attention.core import band
 from sesame.nn.attention.multihead import take
 from sesame.nn.block import Block
 from sesame.nn.packed import Precision, pack, part_of
@@ -42,6 +43,7 @@ class Layout:
     runs: list[Run]
     tokens: int  # real ones; those behind them fill up
     rotary: tuple[Tensor, Tensor] | None
+    near: tuple[Tensor, Tensor] | None  # that of layers which look at near tokens only
     real: Tensor | None = None  # (tokens,) places in the flattened (B, L); None: all
     asked: Tensor | None = None  # (B K, rounded) places in the flat rows at which the last layer is wanted
     each: int = 0  # K: how many of them a row has
@@ -58,8 +60,11 @@ class FastEncoder:
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         with torch.no_grad():
             blocks = [block for block in encoder.blocks if isinstance(block, Block)]
-            made = {block: Layer(block, self.config, precision) for block in dict.fromkeys(blocks)}
-            self.layers = [made[block] for block in blocks]
+            made: dict[tuple[Block, bool], Layer] = {}
+            for number, block in enumerate(blocks):
+                local = number in self.config.local_layers
+                made.setdefault((block, local), Layer(block, self.config, precision, local=local))
+            self.layers = [made[block, number in self.config.local_layers] for number, block in enumerate(blocks)]
             self.last = Layer(blocks[-1], self.config, precision, apart=True)
 
     def __call__(self, batch: Batch, only: Tensor | None = None, last: bool = False) -> Encoded:
@@ -67,7 +72,7 @@ class FastEncoder:
         width = batch.ids.shape[1]
         if width > self.config.max_length and self.config.positions != "rotary":
             raise SesameError(f"{width} tokens do not fit: this model was built for {self.config.max_length}")
-        if self.config.causal and only is not None:
+        if self.config.asks_everywhere and only is not None:
             found = self(batch, None, last)
             return Encoded(batch, (*found.layers[:-1], take(found.last, only)), only)
         with torch.inference_mode():
@@ -101,16 +106,20 @@ class FastEncoder:
         at = F.pad(at, (0, more)) if batch.positions is None else flat(batch.positions)
         segments, langs = (None if x is None else flat(x) for x in (batch.segments, batch.langs))
         x = self.embeddings(flat(batch.ids), at, segments, langs)
-        rotary = None
-        if self.config.positions == "rotary":
-            cos, sin = rotations(at, self.width // self.config.heads, self.config.rotary_base, torch.float32)
-            rotary = cos[:, None].to(self.dtype), sin[:, None].to(self.dtype)
+        rotary = self._rotary(at, self.config.rotary_base)
+        near = self._rotary(at, self.config.local_base) if self.config.local_layers else None
         asked = None
         if only is not None:
             starts = torch.tensor([0, *lengths[:-1]]).cumsum(0)
             asked = F.pad((starts[:, None] + only).flatten(), (0, rounded(only.numel()) - only.numel()))
         each = 0 if only is None else only.shape[1]
-        return x.to(self.dtype), Layout(runs_of(lengths), tokens, rotary, real, asked, each)
+        return x.to(self.dtype), Layout(runs_of(lengths), tokens, rotary, near, real, asked, each)
+
+    def _rotary(self, at: Tensor, base: float) -> tuple[Tensor, Tensor] | None:
+        if self.config.positions != "rotary":
+            return None
+        cos, sin = rotations(at, self.width // self.config.heads, base, torch.float32)
+        return cos[:, None].to(self.dtype), sin[:, None].to(self.dtype)
 
     def _leave(self, x: Tensor, batch: Batch, layout: Layout) -> Tensor:
         """Pad again. Shape: (T, D) -> (B, L, D)."""
@@ -122,10 +131,14 @@ class FastEncoder:
 
 
 class Layer:
-    """One block. `apart` keeps queries apart from keys and values: the last layer asks at few places."""
+    """One block. `apart` keeps queries apart from keys and values: the last layer asks at few places. `local`: it looks at
+    near tokens only."""
 
-    def __init__(self, block: Block, config: EncoderConfig, precision: Precision, apart: bool = False) -> None:
+    def __init__(
+        self, block: Block, config: EncoderConfig, precision: Precision, apart: bool = False, local: bool = False
+    ) -> None:
         attention, feedforward = block.attention, block.feedforward
+        self.local, self.window = local, config.window
         self.heads, self.order, self.causal = config.heads, config.order, config.causal
         self.norms = block.attention_norm, block.feedforward_norm
         self.gated = config.activation == "geglu"
@@ -168,14 +181,16 @@ class Layer:
             asking, keyed, valued = (
                 part.view(run.rows, -1, *q.shape[1:]).transpose(1, 2) for part in (q[mine], k[keys], v[keys])
             )
+            near = self.local and run.length > self.window + 1
+            mask = band(run.length, self.window, q.device) if near else None
             with one_thread():
-                answer = F.scaled_dot_product_attention(asking, keyed, valued, is_causal=self.causal)
+                answer = F.scaled_dot_product_attention(asking, keyed, valued, mask, is_causal=self.causal)
             found[mine].view(run.rows, -1, *q.shape[1:]).copy_(answer.transpose(1, 2))
         return self.out(found.flatten(1))
 
     def _heads(self, x: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys, values. Shape: (T, H, d); queries (B K, H, d) where places are asked."""
-        turn = layout.rotary
+        turn = layout.near if self.local else layout.rotary
         if self.qkv is not None:
             q, k, v = self.qkv(x).view(len(x), 3, self.heads, -1).unbind(1)
             return (q, k, v) if turn is None else (rotate(q, *turn), rotate(k, *turn), v)

@@ -125,7 +125,8 @@ def _encoder(c: EncoderConfig, work: Work) -> Cost:
     products = L E D  +  (depth - 1) block(L)  +  block(read)  +  restored (D E + E V)  +  D D + 2 D
     block(n) = 2 L D D  +  n (2 D D + 2 S D + m D F)        m = 2, or 3 with a gate
 
-    S is how many places one place looks at: L, or from left to right (L + 1) / 2 on average; then read = L.
+    S is how many places one place looks at on average: L, from left to right (L + 1) / 2, in a layer with a window w
+    about 2 w + 1. From left to right, and where the last layer has a window, read = L.
     """
     length, width, inner, narrow = work.length, c.width, c.inner or 4 * c.width, c.embedding_width or c.width
     gated = c.activation == "geglu"
@@ -133,16 +134,23 @@ def _encoder(c: EncoderConfig, work: Work) -> Cost:
     widen = length * narrow * width if narrow != width else 0
 
     looked = (length + 1) / 2 if c.causal else length
-    read = length if c.causal else work.read
+    read = length if c.asks_everywhere else work.read
 
-    def block(asked: int) -> float:
+    def block(asked: int, looked: float = looked) -> float:
         per_place = 2 * width * width + 2 * looked * width + (3 if gated else 2) * width * inner
         return 2 * length * width * width + asked * per_place
 
     head = work.restored * (width * narrow + narrow * rows)
     pair = width * width + 2 * width if work.pair else 0
     products = widen + (c.depth - 1) * block(length) + block(read) + head + pair
+    products -= len(c.local_layers) * (block(length) - block(length, _near(length, c.window)))
     return Cost(products, _encoder_kept(c, work, inner, narrow, rows, gated))
+
+
+def _near(length: int, window: int) -> float:
+    """Places within a window to both sides, on average over a row: the ends have fewer."""
+    side = min(window, length - 1)
+    return (length * (2 * side + 1) - side * (side + 1)) / length
 
 
 def _encoder_kept(c: EncoderConfig, work: Work, inner: int, narrow: int, rows: int, gated: bool) -> float:
@@ -152,7 +160,7 @@ def _encoder_kept(c: EncoderConfig, work: Work, inner: int, narrow: int, rows: i
     probabilities and their gradient."""
     length, width = work.length, c.width
     drops = c.dropout > 0
-    read = length if c.causal else work.read
+    read = length if c.asks_everywhere else work.read
     maps = 3 * c.heads * length if c.attention_dropout > 0 else 0
 
     def block(asked: int) -> float:

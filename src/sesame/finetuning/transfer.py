@@ -129,7 +129,7 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
 
 def fitted(config: TaskConfig, encoder: Any) -> TaskConfig:
     """The head as the encoder's own family has it: a pooler is BERT's, an encoder like ModernBERT has a transform."""
-    if not getattr(encoder, "embedding_norm", False) or config.layers != "last" or config.kind == "choice":
+    if not getattr(encoder, "embedding_norm", False) or config.layers != "last":
         return config
     pooling = "cls" if config.pooling == "pooler" else config.pooling
     return replace(config, transform=config.pooling in ("pooler", "cls", "mean"), pooling=pooling)

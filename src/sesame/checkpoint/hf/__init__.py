@@ -114,4 +114,5 @@ def _same(config: Any) -> Any:
             "glorot": False,
         }
         return replace(config, **same, **distances)
-    return replace(config, inner=inner, embedding_width=config.embedding_width or config.width, init=0.02)
+    plain: dict[str, Any] = {} if config.local_layers else {"window": 64, "local_base": 10000.0}
+    return replace(config, inner=inner, embedding_width=config.embedding_width or config.width, init=0.02, **plain)

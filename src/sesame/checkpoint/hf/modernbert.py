@@ -2,12 +2,13 @@
 
 Norms first, rotary positions, gated feed-forward, no segments, and as a rule no biases; the first norm stands behind the
 embeddings and the first block has none of its own. Our `order = "pre"`, `embedding_norm`, `positions = "rotary"`,
-`activation = "geglu"` computes the same. `intermediate_size` is the width after the gate, as our `inner`.
+`activation = "geglu"` computes the same. `intermediate_size` is the width after the gate, as our `inner`. As a rule two
+layers of three look at a window only (`layer_types`, in old files `global_attn_every_n_layers`; our `local_layers`), whose
+whole breadth is `local_attention`, and turn by angles of their own.
 
-Not opened: layers that look at a window only (`layer_types`, or the old `global_attn_every_n_layers` above 1), angles that
-are scaled, biases in some places and not in others. The head of the masked language model and that of a task have one name
-there, so a folder with a task keeps the former beside it, under our name. transformers turns queries and keys in 32 bits
-whatever the precision of the model.
+Not opened: angles that are scaled, biases in some places and not in others. The head of the masked language model and that of
+a task have one name there, so a folder with a task keeps the former beside it, under our name. transformers turns queries and
+keys in 32 bits whatever the precision of the model.
 """
 
 from collections.abc import Mapping
@@ -22,11 +23,12 @@ from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
 
-TASKS = ("classify", "regress", "tag", "qa")
+TASKS = ("classify", "regress", "tag", "qa", "choice")
 TRANSFORM = True  # its classes have norm(gelu(dense)) before the last layer
 BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias")
-FULL = "full_attention"
-BASE = 160_000.0  # of the angles, when a config is silent
+FULL, NEAR = "full_attention", "sliding_attention"
+BASES = {FULL: 160_000.0, NEAR: 10_000.0}  # of the angles, when a config is silent
+OLD_BASES = {FULL: "global_rope_theta", NEAR: "local_rope_theta"}
 
 
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
@@ -62,10 +64,13 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
         "norm_eps": config.eps,
         **dict.fromkeys(BIASES, config.bias),
         "decoder_bias": True,
-        "layer_types": [FULL] * config.depth,
-        "global_attn_every_n_layers": 1,  # the same for versions before layer_types
-        "rope_parameters": {FULL: {"rope_type": "default", "rope_theta": config.rotary_base}},
-        "global_rope_theta": config.rotary_base,
+        "layer_types": [NEAR if number in config.local_layers else FULL for number in range(config.depth)],
+        "local_attention": 2 * config.window,
+        "rope_parameters": {
+            FULL: {"rope_type": "default", "rope_theta": config.rotary_base},
+            NEAR: {"rope_type": "default", "rope_theta": config.local_base},
+        },
+        **_for_old_versions(config),
         "initializer_range": config.init,
         "pad_token_id": 0,  # a tokenizer's own take the place of these
         "bos_token_id": None,
@@ -80,7 +85,6 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     """Defaults are those of transformers' `ModernBertConfig`."""
     demand(found, {"hidden_activation": "gelu", "classifier_activation": "gelu"}, place)
     depth = int(found.get("num_hidden_layers", 22))
-    _check_windows(found, depth, place)
     biases = {key: bool(found.get(key, False)) for key in BIASES}
     if len(set(biases.values())) > 1:
         raise SesameError(f"{place}: {biases} is not supported; biases are everywhere here, or nowhere")
@@ -100,25 +104,37 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
         dropout=float(found.get("mlp_dropout", 0.0)),
         attention_dropout=float(found.get("attention_dropout", 0.0)),
         eps=float(found.get("norm_eps", 1e-5)),
-        rotary_base=_angles(found, place),
+        rotary_base=_base(found, FULL, place),
+        local_layers=_local_layers(found, depth, place),
+        window=int(found.get("local_attention", 128)) // 2,
+        local_base=_base(found, NEAR, place),
     )
 
 
-def _check_windows(found: Mapping[str, Any], depth: int, place: str) -> None:
+def _for_old_versions(config: EncoderConfig) -> dict[str, Any]:
+    """What versions before `layer_types` and `rope_parameters` read, as far as they can say it."""
+    found: dict[str, Any] = {OLD_BASES[FULL]: config.rotary_base, OLD_BASES[NEAR]: config.local_base}
+    for every in range(1, config.depth + 1):
+        if config.local_layers == tuple(number for number in range(config.depth) if number % every):
+            found["global_attn_every_n_layers"] = every
+            break
+    return found
+
+
+def _local_layers(found: Mapping[str, Any], depth: int, place: str) -> tuple[int, ...]:
     every = int(found.get("global_attn_every_n_layers", 3))
-    kinds = found.get("layer_types") or [FULL if n % every == 0 else "sliding_attention" for n in range(depth)]
-    if any(kind != FULL for kind in kinds[:depth]):
-        raise SesameError(
-            f"{place}: some layers look at a window of {found.get('local_attention', 128)} tokens, which is not supported; "
-            "only models whose layers all see everything open here"
-        )
+    kinds = found.get("layer_types") or [NEAR if number % every else FULL for number in range(depth)]
+    if len(kinds) < depth or not set(kinds) <= {FULL, NEAR}:
+        raise SesameError(f"{place}: layer_types must say {FULL!r} or {NEAR!r} of each of the {depth} layers")
+    return tuple(number for number in range(depth) if kinds[number] == NEAR)
 
 
-def _angles(found: Mapping[str, Any], place: str) -> float:
-    said = (found.get("rope_parameters") or {}).get(FULL) or {}
+def _base(found: Mapping[str, Any], kind: str, place: str) -> float:
+    """What the angles of layers of this kind are made of."""
+    said = (found.get("rope_parameters") or {}).get(kind) or {}
     if said.get("rope_type", "default") != "default" or found.get("rope_scaling"):
         raise SesameError(f"{place}: scaled rotary positions are not supported; only rope_type 'default' is")
-    return float(said.get("rope_theta") or found.get("global_rope_theta") or BASE)
+    return float(said.get("rope_theta") or found.get(OLD_BASES[kind]) or BASES[kind])
 
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:

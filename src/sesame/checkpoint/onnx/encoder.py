@@ -25,7 +25,7 @@ IDS, MASK, SEGMENTS = "input_ids", "attention_mask", "token_type_ids"
 class Rows:
     """What the layers must know of the batch, by name."""
 
-    bias: str  # (B, 1, 1, L): 0 where one may look, the most negative number elsewhere
+    bias: str  # (B, 1, 1 or L, L): 0 where one may look, the most negative number elsewhere
     rotary: tuple[str, str] | None  # cosines and sines (1, L, 1, d)
 
 
@@ -36,11 +36,16 @@ def write_encoder(graph: Graph, encoder: Encoder, ids: str, mask: str, segments:
         raise SesameError("a model that reads from left to right has no ONNX form here yet; use its folder as it is")
     length = graph.head_slice(graph.op("Shape", ids, name="length"), 1, 2, "length")
     layers = [_embeddings(graph, encoder, ids, segments, length)]
-    rows = Rows(_mask(graph, mask), _rotations(graph, encoder, length) if config.positions == "rotary" else None)
+    rows = Rows(_mask(graph, mask), _rotations(graph, encoder, length, config.rotary_base, "rotary"))
+    near = _near(graph, encoder, rows, length) if config.local_layers else rows
     for number, block in enumerate(encoder.blocks):
         assert isinstance(block, Block)
-        last = number == config.depth - 1
-        layers.append(_block(graph, block, config.activation, layers[-1], rows, f"layer.{number}", first and last))
+        last, local = number == config.depth - 1, number in config.local_layers
+        x = _block(
+            graph, block, config.activation, layers[-1], near if local else rows, f"layer.{number}",
+            first=first and last and not local,
+        )  # fmt: skip
+        layers.append(_first(graph, x, f"layer.{number}") if first and last and local else x)
     if config.order == "pre":
         layers[-1] = graph.norm(layers[-1], encoder.final_norm, "final_norm")  # type: ignore[arg-type]
     return layers
@@ -74,14 +79,33 @@ def _mask(graph: Graph, mask: str) -> str:
     return graph.op("Mul", hidden, graph.constant(float(np.finfo(np.float32).min), "lowest"), name="mask")
 
 
-def _rotations(graph: Graph, encoder: Encoder, length: str) -> tuple[str, str]:
-    """cos and sin of t / base^(2i/d), in 64 bits until the end: angles grow with the length, roundings with them."""
-    size, name = encoder.width // encoder.config.heads, "rotary"
-    rates = encoder.config.rotary_base ** (-np.arange(0, size, 2, dtype=np.float64) / size)
-    both = graph.constant(np.concatenate([rates, rates])[None, None, None], "rotary.rates")
+def _near(graph: Graph, encoder: Encoder, rows: Rows, length: str) -> Rows:
+    """The same for layers that look at near tokens only: |i - j| <= window."""
+    config, name = encoder.config, "near"
+    at = _places(graph, length, name)
+    down, right = (graph.op("Unsqueeze", at, graph.ints(side), name=name) for side in (1, 0))
+    far = graph.op("Abs", graph.op("Sub", down, right, name=name), name=name)
+    seen = graph.op("LessOrEqual", far, graph.constant(np.array(config.window, np.int64), "window"), name=name)
+    lowest = graph.constant(float(np.finfo(np.float32).min), "lowest")
+    bias = graph.op("Where", seen, rows.bias, lowest, name=name)
+    return Rows(bias, _rotations(graph, encoder, length, config.local_base, "rotary.near"))
+
+
+def _places(graph: Graph, length: str, name: str) -> str:
+    """0, 1, 2 ... of a row. Shape: (L,)."""
     end = graph.op("Squeeze", length, name=name)
     zero, one = graph.constant(np.array(0, np.int64), "zero_int"), graph.constant(np.array(1, np.int64), "one_int")
-    at = graph.op("Range", zero, end, one, name=name)
+    return graph.op("Range", zero, end, one, name=name)
+
+
+def _rotations(graph: Graph, encoder: Encoder, length: str, base: float, name: str) -> tuple[str, str] | None:
+    """cos and sin of t / base^(2i/d), in 64 bits until the end: angles grow with the length, roundings with them."""
+    if encoder.config.positions != "rotary":
+        return None
+    size = encoder.width // encoder.config.heads
+    rates = base ** (-np.arange(0, size, 2, dtype=np.float64) / size)
+    both = graph.constant(np.concatenate([rates, rates])[None, None, None], f"{name}.rates")
+    at = _places(graph, length, name)
     kinds = graph.onnx.TensorProto
     wide = graph.op("Unsqueeze", graph.op("Cast", at, name=name, to=kinds.DOUBLE), graph.ints(0, 2, 3), name=name)
     angles = graph.op("Mul", wide, both, name=name)

@@ -71,15 +71,27 @@ class EndToEnd:
     asking: Tensor  # (R+1,) int32
     most: int  # no row asks at more places
     causal: bool = False
+    window: int = -1  # how far one looks to each side; then all places ask. -1: as far as the row goes
+
+
+def band(length: int, window: int, device: torch.device, real: Tensor | None = None) -> Tensor:
+    """Who is near whom: |i - j| <= window, and j is real. Shape: (L, L), with `real` (B, 1, 1, L) it is (B, 1, L, L).
+
+    Padding sees itself: a place that sees nothing is no number on some devices, and spreads.
+    """
+    at = torch.arange(length, device=device)
+    far = (at[:, None] - at[None, :]).abs()
+    return far <= window if real is None else (far <= window) & real | (far == 0)
 
 
 def varlen(q: Tensor, k: Tensor, v: Tensor, rows: EndToEnd, rate: float = 0.0) -> Tensor:
     """Shape: q (N, H, d); k, v (T, H, d) -> (N, H, d)."""
     if not fused_varlen(q):
         return _varlen_padded(q, k, v, rows, rate)
-    if rate > 0 or rows.causal:  # what `varlen_attn` calls, which has no dropout of its own
+    if rate > 0 or rows.causal or rows.window >= 0:  # what `varlen_attn` calls, which has no dropout of its own
+        sides = {"window_size_left": rows.window, "window_size_right": rows.window} if rows.window >= 0 else {}
         found = torch.ops.aten._flash_attention_forward(
-            q, k, v, rows.asking, rows.offsets, rows.most, rows.longest, rate, rows.causal, False
+            q, k, v, rows.asking, rows.offsets, rows.most, rows.longest, rate, rows.causal, False, **sides
         )[0]
     else:
         from torch.nn.attention.varlen import varlen_attn
@@ -103,7 +115,10 @@ def _varlen_padded(q: Tensor, k: Tensor, v: Tensor, rows: EndToEnd, rate: float)
         return out.transpose(1, 2)
 
     heads = (pad(q, asked), pad(k, real), pad(v, real))
-    return sdpa(*heads, real[:, None, None, :], rate, rows.causal).transpose(1, 2)[asked]
+    mask = real[:, None, None, :]
+    if rows.window >= 0:
+        mask = band(rows.longest, rows.window, q.device, mask)
+    return sdpa(*heads, mask, rate, rows.causal).transpose(1, 2)[asked]
 
 
 def _real(offsets: Tensor, longest: int) -> Tensor:
