@@ -1,13 +1,14 @@
 """What makes a small Transformer translate well? Multi30k, English to German: trials with several seeds, BLEU of both tests.
 
     python benchmarks/multi30k.py OUT --data DATA [--trials all,plain-loss] [--budget 120] [--seeds 3] [--parallel 3]
-    python benchmarks/multi30k.py --table OUT
+    python benchmarks/multi30k.py --table OUT [--name attention] [--draw docs/attention.svg --data DATA]
 
 DATA holds train.jsonl.gz, dev.jsonl and test*.jsonl with "en" and "de" in each row. A trial is a recipe and settings that
 differ from it; every one is scored twice, as it ended and as the mean of its last checkpoints, so that the table shows what
 averaging adds too. The budget is seconds of training from the first step on. Trials run side by side (`--parallel`), which
 only takes from what each can do in its seconds. What a trial reached is kept in OUT/TRIAL.SEED.json, and is not made again;
-`--table` writes what OUT holds into benchmarks/README.md.
+`--table` writes what OUT holds into benchmarks/README.md, between the markers of `--name`, and `--draw` makes a picture of
+BLEU by the length of the source, over both tests and all seeds.
 """
 
 import argparse
@@ -117,18 +118,39 @@ def shared_tokenizer(given: argparse.Namespace) -> Path:
     return folder / "tokenizer"
 
 
-def table(out: Path) -> str:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for file in sorted(out.glob("*.json")):
-        line = json.loads(file.read_text())
-        found.setdefault(line["trial"], []).append(line)
-    if not found:
+def results(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """By trial, one for each seed; in the order of the trials."""
+    lines = [json.loads(file.read_text()) for file in sorted(out.glob("*.json"))]
+    found = {name: [line for line in lines if line["trial"] == name] for name in TRIALS}
+    if not lines:
         raise SystemExit(f"{out}: holds no results yet")
+    return {name: mine for name, mine in found.items() if mine}
+
+
+def draw(out: Path, data: Path, picture: Path) -> None:
+    from sesame.explain.by_length import by_length
+    from sesame.explain.drawing import draw_lengths
+
+    found = results(out)
+    seeds = min(map(len, found.values()))
+    files = sorted(data.glob("test*.jsonl"))
+    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    said = {
+        name: [text for line in lines[:seeds] for file in files for text in line["scores"]["mean"][file.stem]["said"]]
+        for name, lines in found.items()
+    }
+    groups = by_length([row["en"] for row in rows] * seeds, [row["de"] for row in rows] * seeds, said)
+    draw_lengths(groups, picture, "Multi30k, English to German: BLEU by the length of the source")
+    for group in groups:
+        print(group.name, {name: round(100 * score.value, 1) for name, score in group.scores.items()})
+
+
+def table(out: Path) -> str:
+    found = results(out)
     first = next(iter(found.values()))[0]
     tests, seeds = list(first["scores"]["last"]), max(map(len, found.values()))
     rows = []
-    for name in [name for name in TRIALS if name in found]:
-        lines = found[name]
+    for name, lines in found.items():
         for kind, words in (("mean", f"mean of {LAST} checkpoints"), ("last", "last checkpoint")):
             bleu = [spread([line["scores"][kind][test]["bleu"] for line in lines]) for test in tests]
             chrf = [spread([line["scores"][kind][test]["chrf"] for line in lines]) for test in tests]
@@ -157,9 +179,13 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="for all trials")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--name", default="multi30k", help="of the place in README.md where the table goes")
+    parser.add_argument("--draw", type=Path)
     given = parser.parse_args()
     if given.table:
-        report.put("multi30k", table(given.table))
+        report.put(given.name, table(given.table))
+        if given.draw:
+            draw(given.table, given.data, given.draw)
     elif given.out is None or given.data is None:
         parser.error("OUT and --data are needed")
     elif given.one:

@@ -1,11 +1,18 @@
-"""Trials with several seeds, each in a process of its own, some at a time; what each says last is said."""
+"""Trials with several seeds, each in a process of its own, some at a time; what each says last is said.
+
+Processes that share a GPU take turns on it, however little of it each needs. With SESAME_MPS=1 NVIDIA's multi-process service
+lets their kernels run at the same time, if the machine has it: small models then lose little to each other.
+"""
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 Trial = tuple[str, int]  # a name and a seed
@@ -33,8 +40,26 @@ def side_by_side(names: Iterable[str], seeds: int, out: Path, parallel: int, mor
         last = (file.read_text(errors="replace").splitlines() or [""])[-1]
         print(f"{name} seed {seed}: failed; see {file}" if failed else last, flush=True)
 
-    with ThreadPoolExecutor(parallel) as pool:
+    with shared_device() as how, ThreadPoolExecutor(parallel) as pool:
+        env |= how
         list(pool.map(start, todo))
+
+
+@contextmanager
+def shared_device() -> Iterator[dict[str, str]]:
+    """What processes must know to use the multi-process service; nothing, where it was not asked for or is not there."""
+    control = shutil.which("nvidia-cuda-mps-control") if os.environ.get("SESAME_MPS") == "1" else None
+    if control is None:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        where = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        began = subprocess.run([control, "-d"], env=os.environ | where, check=False).returncode == 0
+        try:
+            yield where if began else {}
+        finally:
+            if began:
+                subprocess.run([control], input=b"quit -t 5\n", env=os.environ | where, check=False, timeout=60)
 
 
 def chosen(asked: str, known: Iterable[str]) -> list[str]:

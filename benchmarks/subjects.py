@@ -52,7 +52,9 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
     found = {
         "trial": name, "size": given.size, "budget": given.budget, "seeds": given.seeds, "parallel": given.parallel,
         "tokens": 0 if name.endswith(SCRATCH) else max(line.get("tokens", 0) for line in lines),
-        "scores": {metric: [100 * results["scores"]["test"][metric][x] for x in ("mean", "std")] for metric in ROUGE},
+        "scores": {
+            metric: [100 * (results["scores"]["test"][metric][x] or 0.0) for x in ("mean", "std")] for metric in ROUGE
+        },
         "machine": f"{device}; {report.machine()}",
     }  # fmt: skip
     kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1))
