@@ -128,6 +128,19 @@ def test_their_tokenizer_fills_up_what_their_class_reads(
         assert [reply["probabilities"][name] for name in labels] == pytest.approx(row, abs=1e-5)
 
 
+def test_the_padding_of_a_folder_from_elsewhere_is_kept(tmp_path: Path) -> None:
+    """Often config.json alone names one; the tokenizer that is written pads with it too."""
+    parts = load_parts(begun(tmp_path / "start", "gpt2", "published"))
+    task = build_task("t", TaskConfig("classify", ("a", "b"), pooling="cls", bias=False), parts.backbone)
+    parts.heads, parts.tasks, parts.pad = task.heads(), {"t": task}, 4
+    save_parts(tmp_path, parts)
+    assert json.loads((tmp_path / "config.json").read_text())["pad_token_id"] == 4
+    assert AutoTokenizer.from_pretrained(tmp_path).pad_token_id == 4
+    again = load_parts(tmp_path)
+    assert again.tokenizer is not None
+    assert (again.pad, again.tokenizer.id("pad"), again.tokenizer.roles["eos"]) == (4, 4, "[SEP]")
+
+
 # ---- from rows to a folder ------------------------------------------------------------------------------------------
 
 QUICK = ["batch=16", "epochs=4", "least_steps=0", "rate_width=0", "optimizer.rate=3e-3"]
