@@ -25,14 +25,13 @@ from sesame.checkpoint.names import Row, export_state, import_state
 from sesame.checkpoint.own import read_own, write_own
 from sesame.checkpoint.speech import FILE as SPEECH
 from sesame.checkpoint.speech import Speech, describe_speech, read_speech, write_speech
-from sesame.checkpoint.tasks import OURS, describe, leading, read_tasks
+from sesame.checkpoint.tasks import OURS, describe, leading, padding_of, read_tasks
 from sesame.checkpoint.weights import read_weights
 from sesame.config import dump_toml
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json, write_whole
 from sesame.nn.init import Undrawn
 from sesame.objectives import MaskedLMHead
-from sesame.progress import say
 from sesame.tasks import Task
 from sesame.text import Tokenizer
 
@@ -51,6 +50,7 @@ class Parts:
     tasks: dict[str, Task] = field(default_factory=dict)  # what it was taught to answer; their heads are among `heads`
     family: str = ""  # the model type of the folder that it came from
     speech: Speech | None = None  # of a model that speaks: how an answer begins and ends
+    pad: int | None = None  # the padding that config.json of that folder named
 
     def to(self, device: torch.device) -> None:
         for module in (self.backbone, *self.heads.values(), *self.tasks.values()):
@@ -68,7 +68,7 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
     """Write the folder's files into `folder`, which exists; the caller makes it appear in one piece."""
     named, described = _under_names(parts)
     if parts.tokenizer is not None:
-        _for_model(parts.tokenizer, parts.backbone).save(folder)
+        _for_model(parts.tokenizer, parts.backbone, _padding(parts)).save(folder)
     if parts.speech is not None:
         described |= describe_speech(parts.speech, described.get("sesame", {}))
         write_speech(folder, parts.speech)
@@ -87,12 +87,13 @@ def _under_names(parts: Parts) -> tuple[dict[str, Tensor], dict[str, Any]]:
     heads, output = set(parts.heads) - owned, next(iter(speaking(parts.heads).values()), None)
     family = find_family(config, heads, wanted_family(parts), has_plain_head(parts), output)
     state = {name: tensor.cpu() for name, tensor in parts.state().items()}
-    specials = {} if parts.tokenizer is None else special_ids(parts.tokenizer)
+    specials = {} if (pad := _padding(parts)) is None else {"pad_token_id": pad}
+    specials |= {} if parts.tokenizer is None else special_ids(parts.tokenizer)
     if family is None:
         described = {"model_type": OWN} | write_own(config, parts.heads) | describe(parts.tasks, None) | specials
         return {name: row.contiguous() for name, row in state.items()}, described
     _, module = family
-    lead = leading(parts.tasks, module)
+    lead = None if output is not None else leading(parts.tasks, module, config)
     table = module.table(config, None if lead is None else (lead.name, lead.config.kind))
     elsewhere = owned - (set() if lead is None else set(lead.heads()))  # heads of the tasks that lost
     placed = {row.ours for row in table if not _belongs(row.ours, elsewhere)}
@@ -127,13 +128,22 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return {f"{role}_token_id": id for role, id in tokenizer.ids().items() if role in ("pad", "bos", "eos", "mask")}
 
 
-def _for_model(tokenizer: Tokenizer, backbone: Backbone) -> Tokenizer:
-    """The tokenizer as it is written beside a model: one that tells no segments apart must not be given any."""
-    names = tokenizer.input_names()
-    if backbone.segment_kinds > 1 or "token_type_ids" not in names:
+def _padding(parts: Parts) -> int | None:
+    """The padding of a model with tasks; one that speaks says its own."""
+    return padding_of(parts.tokenizer, parts.pad) if parts.tasks and parts.speech is None else None
+
+
+def _for_model(tokenizer: Tokenizer, backbone: Backbone, pad: int | None) -> Tokenizer:
+    """The tokenizer as it is written beside a model: one that tells no segments apart must not be given any, and one with
+    tasks fills up rows with what config.json says."""
+    names, roles = tokenizer.input_names(), tokenizer.roles
+    if backbone.segment_kinds < 2 and "token_type_ids" in names:
+        names.remove("token_type_ids")
+    if pad is not None and not tokenizer.has("pad") and pad < len(tokenizer):
+        roles = {**roles, "pad": tokenizer.token(pad)}
+    if (names, roles) == (tokenizer.input_names(), tokenizer.roles):
         return tokenizer
-    names.remove("token_type_ids")
-    return Tokenizer(tokenizer.backend, tokenizer.roles, tokenizer.max_length, inputs=names, name=tokenizer.name)
+    return Tokenizer(tokenizer.backend, roles, tokenizer.max_length, inputs=names, name=tokenizer.name)
 
 
 def _belongs(name: str, heads: set[str]) -> bool:
@@ -180,6 +190,8 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
     if speaking(parts.heads) or (kind == OWN and (folder / SPEECH).is_file()):
         silent = {} if kind == OWN else FAMILIES[kind].SILENT[kind]
         parts.speech = read_speech(folder, found, parts.backbone.answers, silent)
+    said = found.get("pad_token_id")
+    parts.pad = said if isinstance(said, int) and 0 <= said < config.vocab else None
     if tokenizer:
         parts.tokenizer = _tokenizer(folder, config.vocab)
         if parts.tokenizer is not None:
@@ -261,12 +273,6 @@ def _fill(
         if any(gap.startswith(f"{name}.") for gap in missing):
             del parts.heads[name]
     parts.tasks = {name: task for name, task in tasks.items() if set(task.heads()) <= set(parts.heads)}
-    for name in tasks.keys() - parts.tasks.keys():
-        if family is not None and tasks[name].config.kind not in family.TASKS:
-            model = (config.get("architectures") or [name])[0]
-            say(
-                f"{folder}: {model} has a head that no task here computes; left out (`sesame finetune` teaches another)"
-            )
     dtype = next(iter(found.values())).dtype
     if dtype == torch.float64:
         backbone.double()
@@ -289,7 +295,7 @@ def _names(
         return weights, [Row(name, (name,)) for name in weights]
     kept = {name: tensor for name, tensor in weights.items() if name.startswith(OURS)}
     found = family.clean({name: t for name, t in weights.items() if name not in kept}, config) | kept
-    lead = leading(tasks, family)
+    lead = leading(tasks, family, settings)
     table = family.table(settings, None if lead is None else (lead.name, lead.config.kind))
     table = [row for row in table if OURS + row.ours not in kept]
     return found, table + [Row(name.removeprefix(OURS), (name,)) for name in kept]

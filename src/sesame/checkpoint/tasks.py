@@ -13,9 +13,12 @@ from typing import Any
 from sesame.backbones import Backbone
 from sesame.config import build
 from sesame.errors import SesameError
+from sesame.progress import say
 from sesame.tasks import Task, TaskConfig, build_task
 from sesame.tasks.base import Squeeze
 from sesame.tasks.pooled import PooledTask
+from sesame.text import Tokenizer
+from sesame.text.template import around
 
 CLASSES = {
     "classify": "ForSequenceClassification",
@@ -32,27 +35,60 @@ def squeeze_of(family: ModuleType | None) -> Squeeze:
     return getattr(family, "SQUEEZE", "tanh")
 
 
-def leading(tasks: Mapping[str, Task], family: ModuleType) -> Task | None:
+def way_of(family: ModuleType | None, kind: str) -> dict[str, Any]:
+    """How the family's class for such a task gets from states to its last layer, and how that is, as settings of ours."""
+    if kind in ("tag", "qa"):  # straight, everywhere
+        return {}
+    pooling, bias = getattr(family, "POOLING", "pooler"), not getattr(family, "UNBIASED", False)
+    return {"pooling": pooling, "squeeze": squeeze_of(family), "bias": bias}
+
+
+def kinds_of(family: ModuleType, encoder: Any) -> tuple[str, ...]:
+    """The kinds of tasks that the family's classes compute as ours do, for a backbone with these settings."""
+    found: tuple[str, ...] = family.tasks(encoder) if hasattr(family, "tasks") else family.TASKS
+    return found
+
+
+def leading(tasks: Mapping[str, Task], family: ModuleType, encoder: Any) -> Task | None:
     """The task that a class of transformers can hold: of a kind that the family has a class for, with the same way to it."""
-    for task in tasks.values():
-        config = task.config
-        plain = config.layers == "last" and not config.both  # classes there read a pair in one order
-        if config.kind in family.TASKS and plain and _same_way(config, family):
-            return task
-    return None
+    return next((task for task in tasks.values() if held(task.config, family, encoder)), None)
+
+
+def held(config: TaskConfig, family: ModuleType, encoder: Any) -> bool:
+    """Whether a class of the family computes such a task."""
+    plain = config.layers == "last" and not config.both  # classes there read a pair in one order
+    return plain and config.kind in kinds_of(family, encoder) and _same_way(config, family)
 
 
 def _same_way(config: TaskConfig, family: ModuleType) -> bool:
-    """Whether states reach the last layer as in the family's classes: [CLS] through its pooler, or, where
-    `family.TRANSFORM` is said, [CLS] or the mean through a transform."""
+    """Whether states reach the last layer as in the family's classes: [CLS] through its pooler or, where `family.POOLING`
+    says so, as it is; where `family.TRANSFORM` is said, [CLS] or the mean through a transform."""
     transform = getattr(family, "TRANSFORM", False)
     if config.transform != transform:
         return False
     if config.kind in ("tag", "qa"):
-        return True
+        return config.bias
     if transform:
-        return config.pooling in ("cls", "mean")
-    return config.pooling == "pooler" and config.squeeze == squeeze_of(family)
+        return config.bias and config.pooling in ("cls", "mean")
+    way = way_of(family, config.kind)
+    if config.pooling != "pooler":
+        way["squeeze"] = config.squeeze  # which it has no use for
+    return all(getattr(config, name) == value for name, value in way.items())
+
+
+def padding_of(tokenizer: Tokenizer | None, said: int | None) -> int | None:
+    """What fills up rows in classes for tasks, of which GPT's find the end of a text by it and take no batch without.
+
+    The tokenizer's own; else the one that config.json `said`; else one that no text ends with: the token between documents,
+    or the one that the template puts first.
+    """
+    if tokenizer is not None and tokenizer.has("pad"):
+        return tokenizer.id("pad")
+    if tokenizer is None or said is not None:
+        return said
+    front, behind = around(tokenizer)
+    known = ([tokenizer.id("eos")] if tokenizer.has("eos") else []) + list(front)
+    return next((id for id in known if id not in behind[-1:]), None)
 
 
 def describe(
@@ -86,9 +122,13 @@ def read_tasks(
     if isinstance(own, Mapping) and isinstance(own.get("tasks"), Mapping):
         configs = {name: build(TaskConfig, value, f"{place}: task {name}") for name, value in own["tasks"].items()}
     else:
-        config = _foreign(found, squeeze_of(family))
+        config = _foreign(found, family)
         if config is not None and found.get("model_type") == "modernbert":
             config = replace(config, transform=True, pooling=found.get("classifier_pooling", "cls"))
+        if config is not None and family is not None and (why := _unlike(config, found, family, backbone.config)):
+            head = f"{found['architectures'][0]} has a head that no task here computes ({why})"
+            say(f"{place}: {head}; left out (`sesame finetune` teaches another)")
+            config = None
         configs = {} if config is None else {config.kind: config}
     tasks = {name: build_task(name, config, backbone) for name, config in configs.items()}
     share_pooler(tasks)
@@ -105,21 +145,33 @@ def share_pooler(tasks: Mapping[str, Task]) -> None:
         task.pooler = with_pooler[0].pooler
 
 
-def _foreign(found: Mapping[str, Any], squeeze: Squeeze) -> TaskConfig | None:
+def _unlike(config: TaskConfig, found: Mapping[str, Any], family: ModuleType, encoder: Any) -> str:
+    """In what the head that config.json names differs from every task of ours; nothing, if one computes it."""
+    if config.kind not in kinds_of(family, encoder):
+        return f"of the kind {config.kind!r}"
+    if config.kind == "regress" and _count(found) > 1:
+        return "several numbers for one text"
+    return str(family.unlike(found)) if hasattr(family, "unlike") else ""
+
+
+def _count(found: Mapping[str, Any]) -> int:
+    return int(found.get("num_labels") or len(found.get("id2label") or ()) or 2)
+
+
+def _foreign(found: Mapping[str, Any], family: ModuleType | None) -> TaskConfig | None:
     name = (found.get("architectures") or [""])[0].removesuffix("Simple")  # XLNet's, without a beam
     kind = next((kind for kind, suffix in CLASSES.items() if name.endswith(suffix)), None)
     if kind is None:
         return None
-    table = found.get("id2label") or {}
-    count = int(found.get("num_labels") or len(table) or 2)
+    table, count = found.get("id2label") or {}, _count(found)
     if len(table) != count:  # transformers, too, believes the number and names the classes anew
         table = {str(n): f"LABEL_{n}" for n in range(count)}
     labels = tuple(str(table[key]) for key in sorted(table, key=int))
-    problem = found.get("problem_type")
+    problem, way = found.get("problem_type"), way_of(family, kind)
     if kind == "classify" and (problem == "regression" or (problem is None and len(labels) == 1)):
-        return TaskConfig("regress", squeeze=squeeze)
+        return TaskConfig("regress", **way)
     if kind == "classify":
-        return TaskConfig("classify", labels, multi=problem == "multi_label_classification", squeeze=squeeze)
+        return TaskConfig("classify", labels, multi=problem == "multi_label_classification", **way)
     if kind == "choice":
-        return TaskConfig("choice", squeeze=squeeze)
+        return TaskConfig("choice", **way)
     return TaskConfig("tag", labels) if kind == "tag" else TaskConfig("qa", null=True)

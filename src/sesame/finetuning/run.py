@@ -30,7 +30,6 @@ from sesame.checkpoint.cards import task_card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.hf import FAMILIES
 from sesame.checkpoint.run import Run
-from sesame.checkpoint.tasks import squeeze_of
 from sesame.errors import SesameError
 from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect
@@ -40,7 +39,7 @@ from sesame.finetuning.adaptation import TRAIN, adapt
 from sesame.finetuning.framing import open_start
 from sesame.finetuning.multitask import Asked, Subject, card_of_all, check_names, of_task, parse_also
 from sesame.finetuning.one_seed import SeedRun, keep, predict, steps_of
-from sesame.finetuning.transfer import Transfer, fitted, resolve_transfer, task_config
+from sesame.finetuning.transfer import Transfer, fitted, in_family, resolve_transfer, task_config
 from sesame.progress import bar, say
 from sesame.tasks import Task
 from sesame.tasks.predict import ENDLESS
@@ -219,12 +218,14 @@ class _Job:
             raise SesameError(
                 f"{self.wishes.model}: has no tokenizer; put tokenizer.json or vocab.txt beside the weights"
             )
-        longest, squeeze = start.backbone.longest, squeeze_of(FAMILIES.get(start.family))  # as transformers' classes
+        longest, encoder, family = start.backbone.longest, start.backbone.config, FAMILIES.get(start.family)
+        frozen = self.transfer.adapt.strategy == "frozen"
         for subject in self.subjects.values():
-            config = fitted(task_config(subject.kind, subject.parts["train"], self.transfer), start.backbone.config)
+            config = fitted(task_config(subject.kind, subject.parts["train"], self.transfer), encoder)
+            config = in_family(config, encoder, family, frozen)
             limit = config.length or longest or ENDLESS
             limit = min(limit, longest or limit)
-            subject.encode(replace(config, length=limit, squeeze=squeeze), start.backbone, start.tokenizer)
+            subject.encode(replace(config, length=limit), start.backbone, start.tokenizer)
         count = sum(p.numel() for p in start.backbone.parameters())
         steps = steps_of(self.transfer, {name: subject.lesson for name, subject in self.subjects.items()})
         taught = [f"{name} on {len(one.parts['train']):,} examples" for name, one in self.subjects.items()]

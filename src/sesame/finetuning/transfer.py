@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
+from sesame.checkpoint.tasks import held, squeeze_of, way_of
 from sesame.config import build, merge, parse_setting, read_toml, unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
@@ -133,6 +135,23 @@ def fitted(config: TaskConfig, encoder: Any) -> TaskConfig:
         return config
     pooling = "cls" if config.pooling == "pooler" else config.pooling
     return replace(config, transform=config.pooling in ("pooler", "cls", "mean"), pooling=pooling)
+
+
+def in_family(config: TaskConfig, encoder: Any, family: ModuleType | None, frozen: bool = False) -> TaskConfig:
+    """The head as the classes of the family that the model came from have it, so that one of them can hold it.
+
+    ELECTRA's and DistilBERT's poolers end in another function than BERT's; XLM and GPT have none and read the state as it is.
+    GPT's last layer has no bias. Labels lose nothing by that: the norm below has one that trains, and W (h + b) = W h + W b.
+    Two heads keep theirs, and so are ours alone: that of a number, because the mean of the scores goes there, and any on a
+    frozen model, where nothing else could learn it.
+    """
+    if family is None:
+        return config
+    like = replace(config, **way_of(family, config.kind))
+    free = like.bias or (config.kind == "classify" and not frozen)
+    if free and config.pooling in ("pooler", like.pooling) and held(like, family, encoder):
+        return like
+    return replace(config, squeeze=squeeze_of(family))
 
 
 def _positive_last(labels: list[str]) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ class TaskConfig:
     pooling: Pooling = "pooler"  # how a text's states become one vector
     transform: bool = False  # states pass norm(gelu(W h)) before the last layer, as ModernBERT's classes have it
     squeeze: Squeeze = "tanh"  # what the pooler ends in: BERT's tanh, ELECTRA's gelu, DistilBERT's relu
+    bias: bool = True  # of the last layer; GPT's classes for whole texts have none
     length: int = 0  # tokens in a window; 0: as many as the model takes
     overlap: float = 0.25  # share of a window that the next one repeats
     temperature: float = 1.0  # logits are divided by it: calibrated probabilities
@@ -94,7 +95,7 @@ class Task(Objective):
         self.choice = LayerChoice(config.layers, backbone)
         self.dropout = Dropout(dropout)
         self.transform = Transform(self.choice.width, backbone) if config.transform else None
-        self.out = nn.Linear(self.choice.width, outputs)
+        self.out = nn.Linear(self.choice.width, outputs, bias=config.bias)
         self.out.apply(bert_init())
         self.center: tuple[Tensor, Tensor] | None = None  # mean and spread of frozen features, in training only
 

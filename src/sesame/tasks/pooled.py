@@ -54,7 +54,8 @@ class PooledTask(Task):
         self.at_end = backbone.cls_last or bool(getattr(getattr(backbone, "config", None), "causal", False))
         self.block = None
         if config.pooling == "concat":
-            self.block, self.out = Block(3 * self.choice.width, dropout), nn.Linear(INNER, outputs)
+            self.block = Block(3 * self.choice.width, dropout)
+            self.out = nn.Linear(INNER, outputs, bias=config.bias)
         self.pooler = None
         if config.pooling == "pooler":
             self.pooler = nn.Linear(self.choice.width, self.choice.width)

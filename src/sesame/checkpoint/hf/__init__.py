@@ -6,8 +6,11 @@ A family's file has
     clean(found, config)               a file's tensors under today's names, without copies and buffers
     finish(named, described)           the way back: what transformers wants besides
     table(config, task)                the names of all parameters, theirs and ours
-    TASKS                              the kinds of tasks whose heads its classes compute as ours do
+    TASKS, or tasks(config)            the kinds of tasks whose heads its classes compute as ours do
     SQUEEZE                            what ends the pooler of these classes, if it is not tanh
+    POOLING                            what takes its place in classes for whole texts, if there is none
+    UNBIASED                           True, if their last layer has no bias
+    unlike(found)                      what config.json asks of a head that no task here computes, if it can
 and one whose models speak also
     HEAD                               the name of its output layer here
     SILENT                             by model type: the tokens that begin and end answers, where no file says them

@@ -6,6 +6,11 @@ once at the end; GPT after each part, and not behind the embeddings.
 Unusual there: matrices are applied from the other side than those of a linear layer, so they are turned. GPT's "gelu" is the
 one by tanh. Old files hold the triangles of their masks; they are left out. Each place of a dropout has a rate of its own
 there; here embeddings and parts have one, that of the parts.
+
+Tasks: the class for whole texts reads the last token that is not the padding of config.json, so a batch of several rows needs
+one there, and a text must not end with it; its last layer, `score`, has no bias. The first GPT has this class alone. A tied
+output layer has no weights, so config.json alone can say that there is one, by its class: a model with the head "lm" keeps
+that class, and its tasks beside.
 """
 
 from collections.abc import Mapping
@@ -16,17 +21,20 @@ from torch import Tensor
 from sesame.backbones import EncoderConfig
 from sesame.checkpoint.heads import bias_of
 from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, read_activation, speaks
+from sesame.checkpoint.hf.shared import head as task_head
 from sesame.checkpoint.names import Row
+from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
 from sesame.objectives.decoder_head import DecoderHead
 from sesame.progress import say
 
-TASKS: tuple[str, ...] = ()
+POOLING = "cls"
+UNBIASED = True
 HEAD = "lm"
 SILENT: dict[str, dict[str, int]] = {"gpt2": {}, "openai-gpt": {}}
 MASKS = (".attn.bias", ".attn.masked_bias", "position_ids")
 OUTPUT = "lm_head.weight"
-CLASSES = {"gpt2": ("GPT2Model", "GPT2LMHeadModel"), "openai-gpt": ("OpenAIGPTModel", "OpenAIGPTLMHeadModel")}
+PREFIXES = {"gpt2": "GPT2", "openai-gpt": "OpenAIGPT"}
 TABLES = {"gpt2": ("wte", "wpe"), "openai-gpt": ("tokens_embed", "positions_embed")}
 FIRST_ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu"}  # the first GPT's -> ours
 
@@ -37,14 +45,19 @@ def family(config: EncoderConfig, heads: set[str]) -> str | None:
     return kind_of(config)
 
 
+def tasks(config: EncoderConfig) -> tuple[str, ...]:
+    return ("classify", "regress", "tag", "qa") if kind_of(config) == "gpt2" else ("classify", "regress")
+
+
 def kind_of(config: EncoderConfig) -> str:
     return "gpt2" if config.order == "pre" else "openai-gpt"
 
 
 def write_config(config: EncoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
     kind = kind_of(config)
+    model = TASK_CLASSES[task] if task is not None else "LMHeadModel" if HEAD in heads else "Model"
     described: dict[str, Any] = {
-        "architectures": [CLASSES[kind][HEAD in heads]],
+        "architectures": [PREFIXES[kind] + model],
         "model_type": kind,
         "vocab_size": config.vocab,
         "n_positions": config.max_length,
@@ -137,7 +150,7 @@ def write_head(head: DecoderHead, described: dict[str, Any]) -> None:
 
 
 def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
-    if not speaks(described):
+    if described["architectures"] == [PREFIXES[described["model_type"]] + "Model"]:
         for name in list(named):
             named[name.removeprefix("transformer.")] = named.pop(name)
 
@@ -157,7 +170,10 @@ def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Ro
         rows += _turned(f"{ours}.feedforward.up", f"{theirs}.mlp.c_fc")
         rows += _turned(f"{ours}.feedforward.down", f"{theirs}.mlp.c_proj")
         rows += both(f"{ours}.feedforward_norm", f"{theirs}.ln_2")
-    return [*rows, Row(f"{HEAD}.table", (OUTPUT,), rows=config.vocab)]
+    rows.append(Row(f"{HEAD}.table", (OUTPUT,), rows=config.vocab))
+    if task is not None and task[1] in ("classify", "regress"):
+        return [*rows, Row(f"{task[0]}.weight", ("score.weight",))]
+    return rows + task_head(task)
 
 
 def _turned(ours: str, theirs: str) -> list[Row]:

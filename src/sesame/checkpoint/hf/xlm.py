@@ -4,12 +4,18 @@ Unusual there: the feed-forward layer is four times as wide, always; a token's s
 so segments have no place, and the tokenizer beside the model must not give any (`segments = 0`); without `langs` no language
 is added, as here. Sinusoidal positions are in the file as a table, so they open as one. Languages are numbered by `lang2id`;
 a file that has several but names none gets their numbers as names.
-Tasks: the heads of its classes summarise otherwise than ours (no tanh layer between, beams for answers); only tags fit.
+
+Tasks: a summary of a text is its first state through one linear layer, with nothing between (`POOLING`). Its settings allow
+more: other places (the last one, the mean: both read padding), no layer, a layer as wide as the states, an activation behind
+the answer. Such a head is left out, and so is the beam of ForQuestionAnswering. The first state of a model that reads from
+left to right knows one token, where ours reads the last: the classes for whole texts do not hold those tasks.
+ForMultipleChoice has two linear layers in a row, which are one: they are multiplied when read, and written as ours and 1.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sesame.backbones.encoder import EncoderConfig
@@ -19,8 +25,28 @@ from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
 
-TASKS = ("tag",)
-DECODER = "pred_layer.proj"
+POOLING = "cls"
+SUMMARY = {
+    "summary_type": "first",
+    "summary_use_proj": True,
+    "summary_activation": None,
+    "summary_proj_to_labels": True,
+}
+SUMMARIZING = ("ForSequenceClassification", "ForMultipleChoice")
+DECODER, LAYER, CHOICE = "pred_layer.proj", "sequence_summary.summary", "logits_proj"
+
+
+def tasks(config: EncoderConfig) -> tuple[str, ...]:
+    return ("tag", "qa") if config.causal else ("classify", "regress", "tag", "qa", "choice")
+
+
+def unlike(found: Mapping[str, Any]) -> str:
+    model = str((found.get("architectures") or [""])[0])
+    if model.endswith("ForQuestionAnswering"):
+        return "it searches with a beam"
+    wanted = SUMMARY if model.endswith(SUMMARIZING) else {}
+    odd = [key for key, value in wanted.items() if (found.get(key, value) or None) != value]
+    return ", ".join(f"{key} = {found[key]!r}" for key in odd)
 
 
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
@@ -29,6 +55,8 @@ def family(config: EncoderConfig, heads: set[str]) -> str | None:
 
 def write_config(config: EncoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
     model = TASK_CLASSES[task] if task is not None else "WithLMHeadModel" if "mlm" in heads else "Model"
+    model += "Simple" if task == "qa" else ""  # the other one searches with a beam
+    summary = SUMMARY if model.endswith(SUMMARIZING) else {}
     return {
         "architectures": ["XLM" + model],
         "model_type": "xlm",
@@ -52,6 +80,7 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
         "layer_norm_eps": config.eps,
         "is_encoder": True,
         "tie_word_embeddings": True,
+        **summary,
     }
 
 
@@ -92,12 +121,21 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
         named.pop(f"{DECODER}.weight", None)
     if not _languages(config, ""):
         named.pop("transformer.lang_embeddings.weight", None)
+    whole = {f"{layer}.{part}" for layer in (LAYER, CHOICE) for part in ("weight", "bias")} <= named.keys()
+    if whole and not unlike(config):
+        second, bias = (named.pop(f"{CHOICE}.{part}") for part in ("weight", "bias"))
+        named[f"{LAYER}.bias"] = second @ named[f"{LAYER}.bias"] + bias
+        named[f"{LAYER}.weight"] = second @ named[f"{LAYER}.weight"]
     return named
 
 
 def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
     if f"{DECODER}.weight" in named:
         described["tie_word_embeddings"] = False
+    if described["architectures"] == ["XLMForMultipleChoice"]:
+        like = named[f"{LAYER}.weight"]
+        named |= {f"{CHOICE}.weight": torch.ones_like(like[:, :1]), f"{CHOICE}.bias": torch.zeros_like(like[:, 0])}
+        described |= {"id2label": {"0": "score"}, "label2id": {"score": 0}}  # as many numbers between the two
 
 
 def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
@@ -117,4 +155,6 @@ def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Ro
         rows += both(f"{ours}.feedforward_norm", f"transformer.layer_norm2.{number}")
     rows.append(Row("mlm.bias", (f"{DECODER}.bias",)))
     rows.append(Row("mlm.table", (f"{DECODER}.weight",), rows=config.vocab))
+    if task is not None and task[1] not in ("tag", "qa"):
+        return rows + both(task[0], LAYER)
     return rows + shared.head(task)

@@ -82,7 +82,7 @@ def describe_export(parts: Parts, head: Head, precision: str) -> dict[str, Any]:
         described: dict[str, Any] = {"model_type": OWN, "architectures": ["SesameEncoder"], "encoder": asdict(config)}
         described |= describe(tasks, None) | _labels(tasks)
     else:
-        lead = leading(tasks, family[1])
+        lead = leading(tasks, family[1], config)
         described = family[1].write_config(config, heads, None if lead is None else lead.config.kind)
         described |= describe(tasks, lead) | _labels(tasks)
     if parts.tokenizer is not None:
