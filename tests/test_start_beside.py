@@ -10,17 +10,17 @@ from sesame.checkpoint.folder import load_parts
 from sesame.errors import SesameError
 from sesame.pretraining.run import Wishes, pretrain
 
-TINY = [
+SHAPE = [
     "backbone.width=32", "backbone.depth=2", "backbone.heads=2", "backbone.embedding_width=16", "tokenizer.size=300",
-    "stages.main.length=32", "stages.main.batch=4", "objectives.rtd.patience=0",
 ]  # fmt: skip
+TINY = ["stages.main.length=32", "stages.main.batch=4", "objectives.rtd.patience=0"]
 
 
 def wishes(folder: Path, out: str, start: Path | None = None, settings: tuple[str, ...] = (), **more: object) -> Wishes:
     size = None if start else "tiny"
     return Wishes(
         "electra", [str(folder / "text.txt")], folder / out, size=size, start=str(start) if start else None,
-        settings=[*TINY, *settings], device="cpu", **{"steps": 4, **more},  # type: ignore[arg-type]
+        settings=[*(() if start else SHAPE), *TINY, *settings], device="cpu", **{"steps": 4, **more},  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -133,7 +133,8 @@ class Loaded:
     def embed(
         self, texts: str | Sequence[str], layers: str = "last", pooling: str | None = None, progress: bool = False
     ) -> npt.NDArray[np.float32]:
-        """One vector for each text. A text that is too long is embedded in windows, and their mean is taken."""
+        """One vector for each text. One that is too long is read in windows of equal size: "mean" and "max" are over all of
+        its tokens, of "cls" and "pooler" the mean over its windows is taken."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         pooling = self.parts.backbone.pooled if pooling is None else pooling
         if pooling == "none":
@@ -166,7 +167,12 @@ class Loaded:
             return each
         say(f"{many} of {len(texts)} texts are longer than {self.limit} tokens: embedded in windows and averaged")
         starts = np.cumsum([0] + [len(parts) for parts in windows])
-        return np.stack([each[a:b].mean(0) for a, b in pairwise(starts)])
+        if pooling == "max":
+            return np.stack([each[a:b].max(0) for a, b in pairwise(starts)])
+        sizes = np.array([len(window.ids) if pooling == "mean" else 1 for window in flat], np.float32)
+        return np.stack([np.average(each[a:b], axis=0, weights=sizes[a:b]) for a, b in pairwise(starts)]).astype(
+            np.float32
+        )
 
     def embed_tokens(self, text: str, layers: str = "last") -> tuple[Encoding, npt.NDArray[np.float32]]:
         """A vector for each token of a text that fits into the model, and the encoding that says which is which."""
@@ -190,7 +196,8 @@ class Loaded:
         front = whole.ids.index(bare.ids[0]) if bare.ids else 0
         head, tail = whole.ids[:front], whole.ids[front + len(bare.ids) :]
         segments = whole.segments[:front], whole.segments[front + len(bare.ids) :]
-        return [_window(bare, start, room, head, tail, *segments) for start in range(0, len(bare.ids), room)]
+        size = -(-len(bare.ids) // -(-len(bare.ids) // room))  # as few windows as hold it, none of them nearly empty
+        return [_window(bare, start, size, head, tail, *segments) for start in range(0, len(bare.ids), size)]
 
     def translate(
         self,

@@ -144,7 +144,7 @@ def _size(recipe: Mapping[str, Any]) -> str:
     depth, width = _of(recipe, "backbone", "depth"), _of(recipe, "backbone", "width")
     if depth and width:
         return f"{depth} × {width}"
-    start = Path(str(_of(recipe, "run", "model") or ""))
+    start = Path(str(_of(recipe, "run", "model") or _of(recipe, "run", "start") or ""))
     name = start.parent.name if start.name == "final" else start.name
     return f"from {name}" if name else ""
 

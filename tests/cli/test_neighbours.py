@@ -142,3 +142,10 @@ def test_mistakes_get_one_sentence(cli: Cli, tokenizer: Tokenizer, tmp_path: Pat
     cli("neighbours", tmp_path / "model", "play", "--text", tmp_path / "t.txt").refused("'play' stands 1 times")
     cli("neighbours", tmp_path / "model", "*", "--text", tmp_path / "t.txt").refused("holds no letter")
     cli("neighbours", tmp_path / "model", "a", "--text", tmp_path / "t.txt", "--out", "x.txt").refused(".html")
+
+
+def test_a_static_word_that_nothing_resembles_is_told(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "v.txt").write_text("3 2\nplay 1 0\nplayed 0.9 0.1\ntree 0 1\n")
+    cli("neighbours", tmp_path / "v.txt", "жук").refused("v.txt", "жук", "spelled like it")
+    cli("neighbours", tmp_path / "v.txt", " ").refused("the word is empty")
+    assert "has no vector for 'plays'" in cli("neighbours", tmp_path / "v.txt", "plays").fine().err

@@ -21,7 +21,7 @@ from sesame.data.sentences import split_sentences
 from sesame.data.store import Store
 from sesame.data.workers import Workers
 from sesame.errors import SesameError
-from sesame.text import Tokenizer
+from sesame.text import Tokenizer, train_tokenizer
 
 TEXT = "the ferry left noon nobody waved gulls follow un ##ed ##s ##ing a b c d . , ! ? [ ] sep"
 WORDS = TEXT.split()
@@ -242,7 +242,7 @@ SLOW_BUILD = """
 import sys, time
 from pathlib import Path
 from sesame.data import build
-from sesame.text import Tokenizer
+from sesame.text import Tokenizer, train_tokenizer
 build.CHUNK = 2000
 append = build._Writer.append
 def slow(self, result):
@@ -297,3 +297,13 @@ def test_two_builders_at_once(
     assert len(built) == 1
     assert "another process is building" in capsys.readouterr().err
     Store.open(next((tmp_path / "cache").glob("store-*")))
+
+
+def test_many_unknown_words_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = train_tokenizer(["the cat sat on the mat"] * 9, "wordpiece", 64)
+    (tmp_path / "a.txt").write_text("the cat sat. жук на мате.\n" * 20)
+    build_store([tmp_path / "a.txt"], tokenizer, tmp_path / "cache")
+    assert "of the tokens are unknown words" in capsys.readouterr().err
+    (tmp_path / "b.txt").write_text("the cat sat on the mat\n" * 20)
+    build_store([tmp_path / "b.txt"], tokenizer, tmp_path / "cache")
+    assert "unknown words" not in capsys.readouterr().err

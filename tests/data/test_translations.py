@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sesame.data.parallel import Counted, Pair, read_pairs
+from sesame.data.parallel import Counted, Pair, named_fields, read_pairs
 from sesame.errors import SesameError
 
 side = st.text(
     st.characters(codec="utf-8", exclude_categories=["C", "Z"], include_characters=" "), min_size=1, max_size=20
 )
-texts = side.map(lambda text: " ".join(text.split())).filter(bool)
+texts = side.map(lambda text: " ".join(text.split())).filter(lambda text: text and not text.isdigit())
 
 
 def _write(folder: Path, pairs: list[tuple[str, str]]) -> dict[str, list[Path]]:
@@ -75,3 +75,34 @@ def test_what_is_wrong_gets_one_sentence(tmp_path: Path, files: dict[str, str], 
         list(read_pairs([tmp_path / name for name in files]))
     with pytest.raises(SesameError, match="no such file"):
         list(read_pairs([tmp_path / "missing.tsv"]))
+
+
+HEADED = {
+    "turned.tsv": "de\ten\nein Hund\ta dog\nja\tyes\n",
+    "loud.tsv": "EN\tDE\na dog\tein Hund\nyes\tja\n",
+    "turned.csv": "de,en\nein Hund,a dog\nja,yes\n",
+    "more.tsv": "id\ten\tde\n1\ta dog\tein Hund\n2\tyes\tja\n",
+    "more.csv": "id,en,de\n1,a dog,ein Hund\n2,yes,ja\n",
+    "plain.tsv": "a dog\tein Hund\nyes\tja\n",
+    "said.tsv": "Source\tTarget\na dog\tein Hund\nyes\tja\n",
+    "said.csv": "target,source\nein Hund,a dog\nja,yes\n",
+    "lines.jsonl": '{"de": "ein Hund", "en": "a dog"}\n{"de": "ja", "en": "yes"}\n',
+}
+
+
+@pytest.mark.parametrize("name", HEADED)
+def test_headings_are_no_pairs_and_tell_which_side_is_which(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(HEADED[name])
+    found = [(pair.source, pair.target) for pair in read_pairs([file], named_fields([file], ("en", "de")))]
+    assert found == [("a dog", "ein Hund"), ("yes", "ja")]
+
+
+def test_a_table_without_names_says_what_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.tsv"
+    file.write_text("a dog\tein Hund\tTatoeba 12\nyes\tja\tTatoeba 13\n")
+    assert [pair.target for pair in read_pairs([file])] == ["ein Hund", "ja"]
+    assert "has 3 columns; the first two" in capsys.readouterr().err
+    file.write_text("12\ta dog\tein Hund\n13\tyes\tja\n")
+    with pytest.raises(SesameError, match=r"a\.tsv:1: the first column holds numbers; name the columns"):
+        list(read_pairs([file]))

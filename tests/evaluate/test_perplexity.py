@@ -12,7 +12,7 @@ from sesame.backbones.base import Backbone
 from sesame.checkpoint.folder import Parts
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
-from sesame.evaluate.perplexity import Reading, perplexity
+from sesame.evaluate.perplexity import Reading, Surprise, perplexity
 from sesame.objectives import MaskedLMHead
 from tests.languages import word_tokenizer
 
@@ -139,3 +139,9 @@ def test_bad_wishes_are_told() -> None:
     ):
         with pytest.raises(SesameError, match=why):
             perplexity(parts, given, Reading(**reading))  # type: ignore[arg-type]
+
+
+def test_one_word_without_end_has_no_number() -> None:
+    said = Surprise(nats=5000.0, pieces=400, words=1, bytes=1200)
+    assert said.per_word == math.inf
+    assert said.perplexity == pytest.approx(math.exp(12.5))

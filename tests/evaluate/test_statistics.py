@@ -1,5 +1,7 @@
 """Intervals that hold what they promise, and comparisons that do not cry wolf."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -8,6 +10,7 @@ from sklearn.metrics import matthews_corrcoef
 from sesame.errors import SesameError
 from sesame.evaluate import statistics as s
 from sesame.evaluate.classification import resampled
+from sesame.evaluate.scoring import range_of
 
 
 def test_summary_equals_scipy() -> None:
@@ -128,3 +131,11 @@ def test_mistakes_are_sentences() -> None:
         s.bootstrap_interval([[1, 0], [0, 1]])
     with pytest.raises(SesameError, match="nothing to compare"):
         s.paired_bootstrap_metric(s.micro_f1([(0, 0, 0)]), s.micro_f1([(0, 0, 0)]), examples=0)
+
+
+def test_an_interval_ends_where_scores_end() -> None:
+    wide, cut = s.summary([0.9, 0.4]), s.summary([0.9, 0.4], 0.0, 1.0)
+    assert wide.low is not None
+    assert wide.low < 0
+    assert (cut.mean, cut.std, cut.low, cut.high) == (wide.mean, wide.std, 0.0, 1.0)
+    assert (range_of("matthews"), range_of("accuracy"), range_of("mse")) == ((-1.0, 1.0), (0.0, 1.0), (0.0, math.inf))

@@ -6,6 +6,7 @@ import sys
 import unicodedata
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sesame.errors import SesameError
@@ -125,3 +126,15 @@ def test_the_sample_is_even_and_bounded() -> None:
     assert int(sample[-1]) > 980
     assert sample_texts(["x" * 100], cap=10) == ["x" * 100]
     assert sample_texts([], cap=10) == []
+
+
+def test_clauses_without_spaces_are_no_unknown_words() -> None:
+    """Thai writes whole clauses without a space: words of hundreds of letters."""
+    syllables = ["สวัส", "ดี", "ครับ", "วันนี้", "อากาศ", "มาก", "ไทย"]
+    luck = np.random.default_rng(0)
+    clauses = ["".join(luck.choice(syllables, size=size)) for size in range(5, 120)]
+    tokenizer = train_tokenizer([" ".join(clauses)] * 3, "wordpiece", 400)
+    assert max(map(len, clauses)) > 300
+    assert tokenizer.id("unk") not in [id for clause in clauses for id in tokenizer.encode(clause).ids]
+    long = "ก" * 100_000
+    assert tokenizer.encode(long).ids == [tokenizer.id("unk")]  # and garbage still is one

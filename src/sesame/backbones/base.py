@@ -169,6 +169,9 @@ def check_shape(config: Any) -> None:
     for name in ("vocab", "width", "depth", "heads", "max_length"):
         if getattr(config, name) < 1:
             raise SesameError(f"backbone.{name} is {getattr(config, name)}; it must be at least 1")
+    for name in ("inner", "segments"):
+        if getattr(config, name, 0) < 0:
+            raise SesameError(f"backbone.{name} is {getattr(config, name)}; it must not be below 0")
     if not (0 <= config.dropout < 1 and 0 <= config.attention_dropout < 1 and config.eps > 0 and config.init > 0):
         raise SesameError("backbone: dropouts lie from 0 to below 1, eps and init above 0")
     if config.depth > 1000:

@@ -172,7 +172,7 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
     found = read_json(folder / "config.json")
     if not isinstance(found, dict):
         raise SesameError(f"{folder / 'config.json'}: holds no table of settings; copy the file again")
-    kind = found.get("model_type") or _old_model_type(found, folder)
+    kind = str(found.get("model_type") or _old_model_type(found, folder))
     if kind == OWN:
         config = read_own(found, str(folder / "config.json"))
         parts = _fill(_empty(config), read_weights(folder), None, found, folder, more)
@@ -180,9 +180,10 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
         module = FAMILIES[kind]
         try:
             config = module.read_config(found, str(folder / "config.json"))
-        except (TypeError, ValueError, KeyError) as error:
+            empty = _empty(config)
+        except (TypeError, ValueError, KeyError, RuntimeError) as error:
             raise SesameError(f"{folder / 'config.json'}: a setting is wrong ({error}); copy the file again") from error
-        parts = _fill(_empty(config), read_weights(folder), module, found, folder, more)
+        parts = _fill(empty, read_weights(folder), module, found, folder, more)
         parts.family = kind
     else:
         known = ", ".join(sorted(FAMILIES))

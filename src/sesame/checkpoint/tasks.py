@@ -159,7 +159,7 @@ def _count(found: Mapping[str, Any]) -> int:
 
 
 def _foreign(found: Mapping[str, Any], family: ModuleType | None) -> TaskConfig | None:
-    name = (found.get("architectures") or [""])[0].removesuffix("Simple")  # XLNet's, without a beam
+    name = str((found.get("architectures") or [""])[0]).removesuffix("Simple")  # XLNet's, without a beam
     kind = next((kind for kind, suffix in CLASSES.items() if name.endswith(suffix)), None)
     if kind is None:
         return None

@@ -12,28 +12,41 @@ from torch import Tensor
 from sesame.errors import SesameError
 from sesame.files import read_json
 
-INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SINGLE = ("model.safetensors", "pytorch_model.bin")
+INDEX = ".index.json"
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a model folder, under the names in the file."""
-    for index in INDEXES:
-        if (folder / index).is_file():
-            listed = read_json(folder / index)
-            if not isinstance(listed, dict) or not isinstance(listed.get("weight_map"), dict):
-                raise SesameError(f"{folder / index}: lists no weights; copy it again")
-            shards = sorted(set(map(str, listed["weight_map"].values())))
-            found: dict[str, Tensor] = {}
-            for shard in shards:
-                if Path(shard).name != shard:
-                    raise SesameError(f"{folder / index}: the shard {shard!r} lies outside the folder; copy it beside")
-                found.update(_read(folder / shard))
-            return found
+    """All tensors of a model folder, under the names in the file: safetensors before .bin, one file before several."""
     for single in SINGLE:
         if (folder / single).is_file():
-            return _read(folder / single)
+            return _numbers(_read(folder / single), folder)
+        if (folder / (single + INDEX)).is_file():
+            return _numbers(_shards(folder, folder / (single + INDEX)), folder)
     raise SesameError(f"{folder}: no weights here; a model folder holds {' or '.join(SINGLE)}")
+
+
+def _shards(folder: Path, index: Path) -> dict[str, Tensor]:
+    listed = read_json(index)
+    if not isinstance(listed, dict) or not isinstance(listed.get("weight_map"), dict):
+        raise SesameError(f"{index}: lists no weights; copy it again")
+    found: dict[str, Tensor] = {}
+    for shard in sorted(set(map(str, listed["weight_map"].values()))):
+        if Path(shard).name != shard:
+            raise SesameError(f"{index}: the shard {shard!r} lies outside the folder; copy it beside")
+        found.update(_read(folder / shard))
+    return found
+
+
+def _numbers(found: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+    """Refuse what would answer everything with "not a number"."""
+    broken = [name for name, tensor in found.items() if tensor.is_floating_point() and bool(tensor.isnan().any())]
+    if broken:
+        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        raise SesameError(
+            f"{folder}: weights are not numbers (NaN in {broken[0]}{more}); take an earlier checkpoint, or copy it again"
+        )
+    return found
 
 
 def _read(file: Path) -> dict[str, Tensor]:

@@ -18,20 +18,34 @@ def register(app: typer.Typer) -> None:
     app.command()(embed)
 
 
-def lines_of(texts: list[str] | None, file: Path | None, empty: bool = False) -> list[str]:
-    """Texts from the command line, from a file (one a line), or from standard input; `empty` lines are left out or kept."""
-    from sesame.errors import SesameError
+def lines_of(texts: list[str] | None, file: Path | None, empty: bool = False, tables: bool = False) -> list[str]:
+    """Texts from the command line, from a file (one a line), or from standard input; `empty` lines are left out or kept, and
+    `tables` are refused, or read as the lines that they are."""
+    return [text for _, text in numbered_lines(texts, file, empty, tables)]
 
+
+def numbered_lines(
+    texts: list[str] | None, file: Path | None, empty: bool = False, tables: bool = False
+) -> list[tuple[str, str]]:
+    """The same with their places; lines that are left out are counted."""
+    from sesame.errors import SesameError
+    from sesame.progress import say
+
+    if texts and file is not None:
+        raise SesameError("give texts or --file, not both")
     if texts:
         for text in texts:
             check_utf8(text, "the command line")
-        return texts
+        return [(f"text {number}", text) for number, text in enumerate(texts, 1)]
     if file is None and sys.stdin.isatty():
         raise SesameError('give a text, such as "Paris is the [MASK] of France.", or --file FILE, or pipe lines in')
-    found = list(_every_line(file) if empty and file else _lines(file))
-    if not any(line.strip() for line in found):
+    found = list(_standard_input() if file is None else _lines(file, tables))
+    kept = [(place, text) for place, text in found if text.strip()]
+    if not kept:
         raise SesameError(f"{file or 'standard input'}: holds no text")
-    return found if empty else [line for line in found if line.strip()]
+    if len(kept) < len(found) and not empty:
+        say(f"{file or 'standard input'}: {len(found) - len(kept):,} of {len(found):,} lines are empty, and left out")
+    return found if empty else kept
 
 
 def check_utf8(text: str, place: str) -> None:
@@ -42,29 +56,30 @@ def check_utf8(text: str, place: str) -> None:
         raise SesameError(f"{place}: the text is not UTF-8; convert it, for example with iconv")
 
 
-def _every_line(file: Path) -> Iterator[str]:
+def _standard_input() -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        text = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
+        check_utf8(text, f"standard input, line {number}")
+        yield f"standard input, line {number}", text
+
+
+def _lines(file: Path, tables: bool) -> Iterator[tuple[str, str]]:
+    """Every line of a text, or the texts of JSON lines and Parquet."""
+    from sesame.data.readers import file_kind, read_documents
     from sesame.data.streams import lines
     from sesame.errors import SesameError
 
     if not file.is_file():
-        raise SesameError(f"{file}: no such file; check the name")
+        there = "is a folder; name a file in it" if file.is_dir() else "no such file; check the name"
+        raise SesameError(f"{file}: {there}")
+    if not tables and file_kind(file) != "text":
+        for document in read_documents([file]):
+            yield f"{document.file}:{document.line}", document.text
+        return
     for number, text, whole in lines(file, 1 << 20, None):
         if not whole:
             raise SesameError(f"{file}:{number}: is longer than a million characters; a line is one text")
-        yield text
-
-
-def _lines(file: Path | None) -> Iterator[str]:
-    from sesame.data.readers import read_documents
-
-    if file is None:
-        for number, line in enumerate(sys.stdin.buffer, 1):
-            text = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
-            check_utf8(text, f"standard input, line {number}")
-            yield text
-    else:
-        for document in read_documents([file]):
-            yield from document.text.split("\n")
+        yield f"{file}:{number}", text
 
 
 def fill(
@@ -133,8 +148,14 @@ def embed(
         if out.suffix != ".npy":
             raise SesameError(f"--out {out}: must end in .npy")
         check_new(out)
-    wanted = lines_of(texts, file)
-    vectors = sesame.load(model, device, engine, precision, accept).embed(wanted, layers, pooling, progress=True)
+    wanted = lines_of(texts, file, empty=True)
+    given = [number for number, text in enumerate(wanted) if text.strip()]
+    asked = [wanted[number] for number in given]
+    found = sesame.load(model, device, engine, precision, accept).embed(asked, layers, pooling, progress=True)
+    vectors = np.zeros((len(wanted), found.shape[1]), found.dtype)
+    vectors[given] = found
+    if len(given) < len(wanted):
+        say(f"{len(wanted) - len(given):,} of {len(wanted):,} lines are empty; their vectors are zeros")
     if out is None:
         for text, vector in zip(wanted, vectors, strict=True):
             typer.echo(

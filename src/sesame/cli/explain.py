@@ -115,10 +115,17 @@ def _static(path: str, word: str, count: int, unknown: str, json: bool) -> None:
     from rich.table import Table
 
     from sesame.data.vector_files import read_vectors
+    from sesame.errors import SesameError
     from sesame.progress import say
 
     vectors = read_vectors(path, policy=unknown)
+    if not word.strip():
+        raise SesameError("the word is empty; give one")
     if vectors.row(word) is None:
+        if unknown == "letters" and (vectors.vector(word) == vectors.vector("")).all():
+            raise SesameError(
+                f"{path}: has no vector for {word!r}, nor words that are spelled like it; give another word"
+            )
         say(f"{path}: has no vector for {word!r}; --unknown {unknown} makes one")
     found = vectors.neighbors(word, count)
     if json:

@@ -68,7 +68,7 @@ def vectors(
     from sesame.errors import SesameError
     from sesame.explain.drawing import draw_vectors
 
-    rows = [row for row in lines_of(None, file, empty=True) if row.strip()]
+    rows = [row for row in lines_of(None, file, empty=True, tables=True) if row.strip()]
     labels: list[str] | None = None
     if labelled:
         pairs = [row.split("\t", 1) for row in rows]

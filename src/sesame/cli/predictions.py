@@ -17,10 +17,15 @@ from sesame.progress import say
 
 
 def examples_of(
-    kind: str, texts: Sequence[str] | None, file: Path | None, second: str | None, columns: Mapping[str, str]
+    kind: str,
+    lines: Sequence[tuple[str, str]] | None,
+    file: Path | None,
+    second: str | None,
+    columns: Mapping[str, str],
 ) -> list[Example]:
-    """Rows of a table, or texts of the command line or of lines, each with the same second text if one is given."""
-    if texts is None:
+    """Rows of a table, or texts of the command line or of lines with their places, each with the same second text if one is
+    given."""
+    if lines is None:
         from sesame.data.labelled import read_labelled
 
         assert file is not None
@@ -29,6 +34,7 @@ def examples_of(
         for warning in found.warnings:
             say(warning)
         return found.examples
+    texts = [text for _, text in lines]
     if kind == "choice":
         if second is not None or len(texts) < 3:
             raise SesameError("give a stem and at least two options, as separate texts, or rows with --file")
@@ -36,8 +42,8 @@ def examples_of(
     if kind == "qa":
         if second is None:
             raise SesameError('give the text to answer from: --context "..."; or rows with --file')
-        return [Example(f"question {number}", second, question) for number, question in enumerate(texts, 1)]
-    return [Example(f"text {number}", text, second) for number, text in enumerate(texts, 1)]
+        return [Example(place, second, question) for place, question in lines]
+    return [Example(place, text, second) for place, text in lines]
 
 
 def check_out(out: Path | None) -> None:

@@ -104,4 +104,4 @@ def _speak(
             typer.echo(jsonlib.dumps({"text": text, "answers": all}, ensure_ascii=False))
         else:
             for answer in answers:
-                typer.echo(answer.text if how == "translate" else text + answer.text)
+                typer.echo(" ".join(answer.text.splitlines()) if how == "translate" else text + answer.text)

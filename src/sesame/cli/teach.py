@@ -279,9 +279,13 @@ def _answers(model: str, data: str, written: dict[str, Any], device: str, json: 
     if "versus" in found:
         v = {key: 100 * value for key, value in found["versus"].items()}
         console.print(
-            f"better than {found['against']} by {v['difference']:+.2f} {found['metric']} "
+            f"{_verdict(v['difference'])} {found['against']} by {v['difference']:+.2f} {found['metric']} "
             f"(95 %: {v['low']:+.2f} to {v['high']:+.2f}, p = {v['p'] / 100:.4f})"
         )
+
+
+def _verdict(difference: float) -> str:
+    return "no different from" if difference == 0 else "better than" if difference > 0 else "worse than"
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:
@@ -325,7 +329,7 @@ def _show(found: dict[str, Any]) -> None:
     if "versus" in found:
         v = found["versus"]
         console.print(
-            f"better than {found['against']} by {v['difference']:+.4f} {found['metric']} "
+            f"{_verdict(v['difference'])} {found['against']} by {v['difference']:+.4f} {found['metric']} "
             f"(95 %: {v['low']:+.4f} to {v['high']:+.4f}, p = {v['p']:.4f})"
         )
 
@@ -352,14 +356,17 @@ def predict(
     Example: sesame predict runs/tickets "My card was swallowed" --json
     """
     from sesame.api import load
-    from sesame.cli.answers import lines_of
+    from sesame.cli.answers import numbered_lines
     from sesame.cli.predictions import check_out, examples_of, write_replies
+    from sesame.errors import SesameError
 
     check_out(out)
     loaded = load(model, device, engine, precision, accept)
     kind = loaded.task(task).config.kind
     table = file is not None and file.suffix not in (".txt", "")
-    given = None if table else lines_of(texts, file)
+    if table and texts:
+        raise SesameError("give texts or --file, not both")
+    given = None if table else numbered_lines(texts, file)
     examples = examples_of(kind, given, file, context or pair, _columns(text_column, pair_column, None))
     replies = loaded.predict(examples, task, abstain, progress=True)
     write_replies(examples, replies, out, json)

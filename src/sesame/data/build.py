@@ -30,6 +30,7 @@ from sesame.text import Tokenizer
 
 CHUNK = 1 << 20  # characters of text that a worker gets at once
 Read = Callable[[Callable[[int], None]], Iterator[Document]]
+UNKNOWN = 0.01  # a larger share of unknown words is told
 SMALL = 2_000_000  # bytes on disk up to which starting processes costs more than it brings
 
 
@@ -114,7 +115,8 @@ def _write(
     started = time.monotonic()
     with ExitStack() as stack:
         shown = stack.enter_context(bar("encoding text", size, "B"))
-        writer = stack.enter_context(_Writer(folder, files, turns))
+        unknown = tokenizer.id("unk") if tokenizer.has("unk") else None
+        writer = stack.enter_context(_Writer(folder, files, turns, unknown))
         chunks = writer.remember(_chunks(read(shown.advance)))
         if workers == 1:
             results: Iterable[EncodedDocuments] = map(DocumentEncoder(tokenizer, lines, verbatim).encode, chunks)
@@ -139,6 +141,11 @@ def _report(meta: dict[str, Any], seconds: float) -> None:
         f"{meta['tokens'] / seconds:,.0f} tokens/s): {meta['tokens']:,} tokens, {meta['sentences']:,} sentences, "
         f"{meta['documents']:,} documents"
     )
+    if meta["unknown"] > UNKNOWN * meta["tokens"]:
+        say(
+            f"{meta['unknown'] / meta['tokens']:.0%} of the tokens are unknown words, of which nothing can be learnt: "
+            "`sesame doctor TEXT --tokenizer ...` tells which; tokenizer.kind=unigram knows every letter"
+        )
 
 
 def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -172,14 +179,15 @@ def _dialogues(documents: Iterable[Document], field: str) -> Iterator[Document]:
 class _Writer:
     """Appends encoded chunks to the files of a store; holds nothing but counts."""
 
-    def __init__(self, folder: Path, files: list[Path], turns: bool) -> None:
-        self.folder, self.turns = folder, turns
+    def __init__(self, folder: Path, files: list[Path], turns: bool, unknown: int | None) -> None:
+        self.folder, self.turns, self.unknown = folder, turns, unknown
         self.names = [str(file) for file in files]
         self.numbers = {name: number for number, name in reversed(list(enumerate(self.names)))}
         self.sent: list[np.ndarray[Any, np.dtype[np.int64]]] = []  # sources of the chunks on their way, oldest first
         self.spoken: list[bytes] = []  # the roles of those chunks
         self.count = dict.fromkeys(
-            ("documents", "sentences", "tokens", "words", "bytes", "dropped_documents", "dropped_sentences"), 0
+            ("documents", "sentences", "tokens", "unknown", "words", "bytes", "dropped_documents", "dropped_sentences"),
+            0,
         )
 
     def __enter__(self) -> "_Writer":
@@ -220,6 +228,7 @@ class _Writer:
         for name, part in parts.items():
             self.open[name].write(part.tobytes())
         count["tokens"] += len(result.tokens)
+        count["unknown"] += 0 if self.unknown is None else int(np.count_nonzero(result.tokens == self.unknown))
         count["words"] += int(result.word_starts.sum())
         count["sentences"] += len(result.sentence_lengths)
         count["documents"] += int(kept.sum())

@@ -2,8 +2,9 @@
 
 Three shapes, each plain or packed (.gz .xz .zst .bz2):
 - two files, line n of one translates line n of the other;
-- a table with a tab between the two (.tsv), without a heading; with names of columns any table of `tables.py` (CSV, TSV,
-  Parquet), whose first two columns are taken where it has no heading;
+- a table with a tab between the two (.tsv), whose first line is a heading if it names the languages, or says "source" and
+  "target" or the like; with names of columns any table of `tables.py` (CSV, TSV, Parquet), whose first two columns are taken
+  where it has no heading;
 - JSON lines (.jsonl), the two texts in fields that the user names, or the only two that hold text, or as Hugging Face's
   datasets have them: {"translation": {"en": ..., "de": ...}}.
 
@@ -20,6 +21,7 @@ from typing import Any
 from sesame.data.streams import PACKED, Progress, lines
 from sesame.data.tables import Table, fold, inner_suffix, read_table
 from sesame.errors import SesameError
+from sesame.progress import say
 
 LONGEST = 1 << 20  # characters of a line
 TABLE, JSON_LINES = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
@@ -144,14 +146,21 @@ def _column(table: Table, name: str, role: str) -> str:
 
 
 def named_fields(paths: Sequence[str | Path], languages: tuple[str, str]) -> tuple[str, str] | None:
-    """The languages, if JSON lines call their fields so; the order in the file then does not matter."""
+    """The languages, if JSON lines call their fields so, or tables their columns; their order then does not matter."""
     files = [Path(path) for path in paths]
-    for file in files:
-        if file.is_file() and _kind(file) == "json":
-            first = next((text for _, text, whole in lines(file, LONGEST, None) if text.strip() and whole), "")
-            if not all(json.dumps(language) in first for language in languages):
-                return None
-    return languages if any(_kind(file) == "json" for file in files) else None
+    tables = [file for file in files if file.is_file() and _kind(file) != "text"]
+    named = all(_names(file, languages) >= {fold(name) for name in languages} for file in tables)
+    return languages if tables and named else None
+
+
+def _names(file: Path, wanted: tuple[str, str]) -> set[str]:
+    """The fields of the first line, or the columns of a table; of JSON, those that are wanted."""
+    if _kind(file) == "whole":
+        return set(read_table(file, wanted).folded)
+    first = next((text for _, text, whole in lines(file, LONGEST, None) if text.strip() and whole), "")
+    if _kind(file) == "table":
+        return {fold(cell) for cell in first.split("\t")}
+    return {fold(name) for name in wanted if json.dumps(name) in first}
 
 
 def _kind(file: Path) -> str:
@@ -179,6 +188,7 @@ def _one_file(file: Path, kind: str, fields: tuple[str, str] | None, progress: P
     if kind == "whole" or (kind == "table" and fields is not None):
         yield from _columns(file, fields)
         return
+    first = True
     for line in lines(file, LONGEST, progress):
         number, text, _ = line
         if not text.strip():
@@ -189,20 +199,40 @@ def _one_file(file: Path, kind: str, fields: tuple[str, str] | None, progress: P
             cells = text.split("\t")
             if len(cells) < 2:
                 raise SesameError(f"{place}: has no tab; a line is source, tab, target")
-            yield Pair(cells[0].strip(), cells[1].strip(), place)
+            heading, first = first and _is_heading(cells, place), False
+            if not heading:
+                yield Pair(cells[0].strip(), cells[1].strip(), place)
         else:
             source, target = _from_json(text, fields, place)
             yield Pair(source.strip(), target.strip(), place)
 
 
+def _is_heading(cells: list[str], place: str) -> bool:
+    """Whether the first line of a table is a heading; says so, and which columns are taken where there are more than two."""
+    if (fold(cells[0]), fold(cells[1])) in GUESSES:
+        say(f"{place}: is taken for a heading")
+        return True
+    if len(cells) > 2 and cells[0].strip().isdigit():
+        raise SesameError(
+            f"{place}: the first column holds numbers; name the columns in a first line, such as en, tab, de"
+        )
+    if len(cells) > 2:
+        say(f"{place}: has {len(cells)} columns; the first two are source and answer")
+    return False
+
+
 def _columns(file: Path, fields: tuple[str, str] | None) -> Iterator[Pair]:
-    table = read_table(file, fields or ())
-    if fields is None and (not table.header or len(table.columns) == 2):
+    table = read_table(file, fields or [name for pair in GUESSES for name in pair])
+    guess = next((pair for pair in GUESSES if all(name in table.folded for name in pair)), None)
+    if fields is None and guess is not None:
+        fields = (table.folded[guess[0]], table.folded[guess[1]])
+    elif fields is None and (not table.header or len(table.columns) == 2):
         fields = (table.columns[0], table.columns[1]) if len(table.columns) > 1 else None
     if fields is None:
         raise SesameError(f"{file}: two columns are needed to guess, found {table.shown()}; give a table of two")
+    names = [name if name in table.columns else table.folded.get(fold(name), name) for name in fields]
     for line, row in table.rows:
-        source, target = (_text(row, name, table.place(line)) for name in fields)
+        source, target = (_text(row, name, table.place(line)) for name in names)
         yield Pair(source.strip(), target.strip(), f"{file}:{line}")
 
 

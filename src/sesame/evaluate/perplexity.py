@@ -36,6 +36,11 @@ LENGTH = 512  # of a window, where neither the user nor the model says one
 TOKENS = 8192  # that windows hold together
 
 
+def _exp(nats: float) -> float:
+    """A text without spaces is one word, of which no number can hold the perplexity."""
+    return math.exp(nats) if nats < 700 else math.inf
+
+
 @dataclass(frozen=True)
 class Surprise:
     nats: float
@@ -46,11 +51,11 @@ class Surprise:
 
     @property
     def perplexity(self) -> float:
-        return math.exp(self.nats / self.pieces)
+        return _exp(self.nats / self.pieces)
 
     @property
     def per_word(self) -> float:
-        return math.exp(self.nats / self.words)
+        return _exp(self.nats / self.words)
 
     @property
     def bits_per_byte(self) -> float:

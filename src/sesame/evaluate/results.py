@@ -12,7 +12,7 @@ from sesame.evaluate.answers import best_null_threshold
 from sesame.evaluate.calibration import ece, fit_temperature, reliability, softmax
 from sesame.evaluate.classification import confusion, multilabel_per_class, per_class
 from sesame.evaluate.entities import entity_table
-from sesame.evaluate.scoring import compare, gold_of, said_of, score
+from sesame.evaluate.scoring import compare, gold_of, range_of, said_of, score
 from sesame.evaluate.statistics import summary
 from sesame.tasks.answer import answer
 from sesame.tasks.base import Item, Reply, Task, TaskConfig
@@ -164,7 +164,10 @@ def _labelled(config: TaskConfig, examples: Sequence[Example], logits: Sequence[
 
 def _over_seeds(scores: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     return {
-        name: {**asdict(summary([seed[name] for seed in scores])), "values": [seed[name] for seed in scores]}
+        name: {
+            **asdict(summary([seed[name] for seed in scores], *range_of(name))),
+            "values": [seed[name] for seed in scores],
+        }
         for name in scores[0]
         if all(name in seed for seed in scores)
     }

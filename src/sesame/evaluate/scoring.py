@@ -10,6 +10,7 @@
 | choice | accuracy | accuracy |
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +32,14 @@ from sesame.tasks.base import Reply, TaskConfig
 from sesame.tasks.classify import as_trained
 
 LOWER_IS_BETTER = ("mse", "mae")
+RANGES = dict.fromkeys(("matthews", "pearson", "spearman"), (-1.0, 1.0)) | dict.fromkeys(
+    LOWER_IS_BETTER, (0.0, math.inf)
+)
+
+
+def range_of(metric: str) -> tuple[float, float]:
+    """The least and the most that a score can be."""
+    return RANGES.get(metric, (0.0, 1.0))
 
 
 def main_score(config: TaskConfig) -> str:

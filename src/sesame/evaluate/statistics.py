@@ -47,8 +47,8 @@ class Interval:
     high: float
 
 
-def summary(values: Sequence[float]) -> Summary:
-    """Mean, standard deviation (n - 1) and the 95 % t-interval of the mean."""
+def summary(values: Sequence[float], least: float = -np.inf, most: float = np.inf) -> Summary:
+    """Mean, standard deviation (n - 1) and the 95 % t-interval of the mean, within what a score can be."""
     x = _finite(values)
     if len(x) == 1:
         return Summary(float(x[0]), None, None, None, 1)
@@ -56,7 +56,7 @@ def summary(values: Sequence[float]) -> Summary:
 
     mean, std = float(x.mean()), float(x.std(ddof=1))
     half = float(stdtrit(len(x) - 1, 0.975)) * std / len(x) ** 0.5
-    return Summary(mean, std, mean - half, mean + half, len(x))
+    return Summary(mean, std, max(mean - half, least), min(mean + half, most), len(x))
 
 
 def bootstrap_interval(

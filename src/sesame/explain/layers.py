@@ -99,7 +99,7 @@ def _vectors(
 ) -> tuple[Floats, npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Vectors (J, N, D), labels (N,), and the text that each belongs to (N,)."""
     backbone.eval()
-    device = backbone.token_table().device
+    device = next(backbone.parameters()).device
     found: list[tuple[Floats, Any, int]] = []
     for group in _groups(items):
         chosen = [items[number] for number in group]

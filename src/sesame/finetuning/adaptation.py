@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sesame.backbones import LSTM, XLNet
+from sesame.backbones import LSTM, Encoder, XLNet
 from sesame.checkpoint.folder import load_parts
 from sesame.data.examples import Example
 from sesame.data.readers import read_documents
@@ -61,6 +61,11 @@ def adapt(
 def _recipe(model: str) -> tuple[str, list[str]]:
     """With what a model goes on, and the settings that depend on it."""
     parts = load_parts(model)
+    if not isinstance(parts.backbone, Encoder | XLNet | LSTM):
+        raise SesameError(
+            f"{model}: a model of this kind cannot be adapted to a text before it is taught; leave --text out, or go on "
+            "pre-training it with its own recipe (`sesame pretrain RECIPE --start MODEL`)"
+        )
     longest = parts.backbone.config.max_length
     if isinstance(parts.backbone, LSTM):
         bare = parts.tokenizer is not None and not around(parts.tokenizer)[0]

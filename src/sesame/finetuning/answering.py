@@ -267,7 +267,7 @@ class _Job:
             for part in best["said"]
         }
         over = {
-            part: {name: asdict(summary([one["scores"][part][name] for one in found])) for name in values}
+            part: {name: asdict(summary([one["scores"][part][name] for one in found], 0.0, 1.0)) for name in values}
             for part, values in best["scores"].items()
         }
         results: dict[str, Any] = {

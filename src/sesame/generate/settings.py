@@ -58,7 +58,7 @@ class Settings:
     def _check_ranges(self) -> None:
         if not self.temperature > 0:
             raise SesameError(
-                f"generate.temperature is {self.temperature}; it must be above 0 (greedy: leave sample off)"
+                f"generate.temperature is {self.temperature}; it must be above 0 (--greedy takes the likeliest token always)"
             )
         if not 0 < self.top_p <= 1:
             raise SesameError(f"generate.top_p is {self.top_p}; it must lie above 0 and be at most 1")

@@ -1,7 +1,7 @@
 """Ids to vectors: token + position + segment + language (XLM), normed (BERT), optionally through a narrow table (ALBERT).
 
-A batch that does not say its segments is all segment 0; one that does not say its languages gets none added, which is what
-transformers' XLM does.
+A batch that does not say its segments is all segment 0, and so is any batch for a model that knows no other (RoBERTa); one
+that does not say its languages gets none added, which is what transformers' XLM does.
 """
 
 from torch import Tensor, nn
@@ -58,7 +58,8 @@ class Embeddings(nn.Module):
         elif self.kind == "sinusoidal":
             x = x + self.table[at]
         if self.segments is not None:
-            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
+            one = segments is None or self.segments.num_embeddings == 1
+            x = x + (self.segments.weight[0] if one else self.segments(segments))
         if self.languages is not None and langs is not None:
             x = x + self.languages(langs)
         if self.norm is not None:

@@ -144,6 +144,8 @@ def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Pat
     if turns and wishes.field == "text":  # nobody named another
         wishes = replace(wishes, field=dialogues.FIELD)
     started = load_parts(wishes.start) if wishes.start else None
+    if started is not None:
+        _check_settings(wishes, recipe, started)
     kept = run.folder / "tokenizer"
     tokenizer = _tokenizer(wishes, recipe, started, files, kept)
     if started is None:  # a tokenizer that was made for another kind of model keeps its pieces
@@ -176,6 +178,7 @@ def _tokenizer(wishes: Wishes, recipe: Recipe, started: Parts | None, files: lis
         tokenizer = Tokenizer.load(wishes.tokenizer)
         if started is not None:
             check_fit(tokenizer, started.backbone.vocab, wishes.tokenizer)
+            _check_pieces(tokenizer, started, wishes)
         return tokenizer
     if started is not None:
         if started.tokenizer is None:
@@ -190,6 +193,32 @@ def _tokenizer(wishes: Wishes, recipe: Recipe, started: Parts | None, files: lis
     with whole_folder(kept) as folder:
         tokenizer.save(folder)
     return tokenizer
+
+
+def _check_settings(wishes: Wishes, recipe: Recipe, started: Parts) -> None:
+    """Settings of a backbone or a tokenizer change nothing of a model that exists."""
+    for setting in wishes.settings:
+        name = setting.partition("=")[0].removeprefix("backbone.")
+        if setting.startswith("backbone.") and recipe.backbone.get(name) != getattr(
+            started.backbone.config, name, None
+        ):
+            raise SesameError(
+                f"--set {setting}: {wishes.start} stays as it was built; leave it out"
+                + (", or set stages.NAME.dropout" if "dropout" in name else "")
+            )
+        if setting.startswith("tokenizer.") and not setting.startswith("tokenizer.template"):
+            say(f"--set {setting} changes nothing: {wishes.start} has a tokenizer of its own")
+
+
+def _check_pieces(tokenizer: Tokenizer, started: Parts, wishes: Wishes) -> None:
+    """The rows of the start model's table are its own tokenizer's pieces."""
+    known, given = [] if started.tokenizer is None else started.tokenizer.tokens(), tokenizer.tokens()
+    other = next((id for id, (a, b) in enumerate(zip(given, known, strict=False)) if a != b), None)
+    if other is not None:
+        raise SesameError(
+            f"--tokenizer {wishes.tokenizer}: piece {other} is {given[other]!r}, in {wishes.start} it is {known[other]!r}; "
+            "leave --tokenizer out, the model has one of its own"
+        )
 
 
 def _framed(tokenizer: Tokenizer, recipe: Recipe) -> Tokenizer:

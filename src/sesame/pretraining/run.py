@@ -196,14 +196,15 @@ class _Job:
 
     def _describe(self) -> None:
         """What will happen, said once."""
-        count = sum(p.numel() for p in self.model.backbone.parameters())
+        count, whole = (sum(p.numel() for p in part.parameters()) for part in (self.model.backbone, self.model))
+        heads = f" ({whole / 1e6:.1f} M with what is trained beside)" if whole > 1.02 * count else ""
         rate = getattr(
             self.model.backbone.config, "attention_dropout", None
         )  # recurrent models have attention of their own
         core = "" if rate is None else f", attention: {chosen_core(self.machine.device, rate)}"
         length = duration(self.wishes.budget) if self.wishes.budget else f"{self.recipe.steps:,} steps"
         say(
-            f"{self.recipe.name}: {count / 1e6:.1f} M parameters, {len(self.tokenizer):,} pieces, "
+            f"{self.recipe.name}: {count / 1e6:.1f} M parameters{heads}, {len(self.tokenizer):,} pieces, "
             f"{self.examples.train.tokens() / 1e6:.2f} M tokens to train on, {self.examples.valid.tokens():,} held out; "
             f"{length} on {self.machine.device.type} in {self.machine.precision}{core}"
             f"{self._shown_rate()}{self._shown_world()}"

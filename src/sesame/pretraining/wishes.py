@@ -83,7 +83,11 @@ def identity_of(recipe: Recipe, wishes: Wishes, files: list[Path]) -> dict[str, 
         run["valid"] = [str(Path(file).resolve()) for file in wishes.valid]
     if languages_of(wishes):
         run |= {"languages": list(languages_of(wishes)), "pairs": list(wishes.pairs)}
-    return {**recipe.to_dict(), "run": run}
+    plain = recipe.to_dict()
+    if wishes.start:  # these are the start model's, whatever the recipe says
+        del plain["backbone"]
+        plain["tokenizer"] = {"template": recipe.tokenizer.template}
+    return {**plain, "run": run}
 
 
 def languages_of(wishes: Wishes) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from sesame.text.sentencepiece import OUT_OF_REACH, SPACE, decoder
 from sesame.text.template import Template, put_around
 from sesame.text.tokenizer import Tokenizer
 from sesame.text.unigram import frequent_letters, train_unigram
-from sesame.text.words import train_words
+from sesame.text.words import LONGEST, train_words
 
 Kind = Literal["wordpiece", "bpe", "unigram", "word", "spaced"]
 Specials = dict[str, str]
@@ -110,7 +110,8 @@ def train_tokenizer(
 def _wordpiece(
     sample: list[str], size: int, specials: Specials, lowercase: bool, strip_accents: bool, min_count: int
 ) -> Backend:
-    """BERT's pipeline on composed text; Chinese characters are words of their own."""
+    """BERT's pipeline on composed text; Chinese characters are words of their own. Where BERT gives up, at words of more than
+    100 letters, which in Thai, Lao or Khmer are clauses, this goes on up to LONGEST."""
     normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.BertNormalizer(strip_accents=strip_accents, lowercase=lowercase)]
     )
@@ -136,7 +137,8 @@ def _wordpiece(
         limit_alphabet=len(alphabet),
     )
     scratch.train_from_iterator(sample, trainer)
-    backend = Backend(models.WordPiece(scratch.get_vocab(), unk_token=specials["unk"]))
+    model = models.WordPiece(scratch.get_vocab(), unk_token=specials["unk"], max_input_chars_per_word=LONGEST)
+    backend = Backend(model)
     backend.normalizer, backend.pre_tokenizer = normalizer, scratch.pre_tokenizer
     backend.decoder = decoders.WordPiece(prefix="##")
     return backend
