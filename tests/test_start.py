@@ -7,10 +7,14 @@ import pytest
 import transformers
 from benchmarks.kill_resume import make_text
 
+import sesame
+from sesame.checkpoint.folder import load_parts
 from sesame.errors import SesameError
 from sesame.finetuning.adaptation import _recipe
 from sesame.pretraining.run import Wishes, pretrain
 from sesame.runs import find_runs
+from sesame.text import Tokenizer
+from sesame.text.template import around
 from sesame.text.train import train_tokenizer
 
 ROWS = ("stages.short.length=32", "stages.short.batch=4", "stages.long.share=0", "stages.short.share=1")
@@ -86,3 +90,28 @@ def test_kinds_that_cannot_be_adapted_are_told(folder: Path) -> None:
     )
     with pytest.raises(SesameError, match="cannot be adapted"):
         _recipe(str(out))
+
+
+def test_a_decoder_goes_on_with_next_tokens(folder: Path) -> None:
+    rows = ("stages.main.length=32", "stages.main.batch=4")
+    pretrain(wishes(folder, "gpt2", "gpt2", settings=rows))
+    recipe, settings = _recipe(str(folder / "gpt2"))
+    pretrain(wishes(folder, recipe, "gpt2-adapted", folder / "gpt2", (*settings, "stages.short.length=32")))
+    said = tomllib.loads((folder / "gpt2-adapted" / "recipe.toml").read_text())
+    assert set(said["objectives"]) == {"clm"}
+    assert set(load_parts(folder / "gpt2-adapted").heads) == {"lm"}
+    with pytest.raises(SesameError, match="tells next tokens"):
+        pretrain(wishes(folder, "bert", "masked", folder / "gpt2"))
+
+
+def test_transformers_continues_a_prompt_as_it_stands(folder: Path) -> None:
+    """No end of a text behind a prompt there; here the template is still known."""
+    where = folder / "gpt2" / "final"
+    theirs, ours = transformers.AutoTokenizer.from_pretrained(where), Tokenizer.load(where)
+    prompt = "and then the"
+    assert theirs(prompt).input_ids == ours.encode(prompt).ids
+    assert around(ours) == ((), (ours.id("sep"),))
+    model = transformers.AutoModelForCausalLM.from_pretrained(where)
+    said = model.generate(**theirs(prompt, return_tensors="pt"), do_sample=False, max_new_tokens=6)
+    [[found]] = sesame.load(where, device="cpu").generate(prompt, most=6)
+    assert theirs.decode(said[0], skip_special_tokens=True) == prompt + found.text

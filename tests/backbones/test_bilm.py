@@ -134,6 +134,17 @@ def test_what_no_shape_may_tell_is_the_same(tokenizer: Tokenizer) -> None:
         assert torch.equal(tight[row, :count], torch.from_numpy(spell(LINES[row].split())))
 
 
+@pytest.mark.parametrize("reads", ["characters", "tokens"])
+def test_a_mean_counts_words_and_not_their_tokens(reads: str, tokenizer: Tokenizer) -> None:
+    """ "xylophone" has nine tokens that all have its state."""
+    encoded = model(tokenizer, reads=reads)(batch_of(tokenizer, LINES))
+    assert len(tokenizer.encode("xylophone").ids) > 5
+    found = encoded.mean(encoded.last)
+    for row, line in enumerate(LINES):
+        at = first_tokens(tokenizer, line) if reads == "characters" else list(range(int(encoded.batch.lengths[row])))
+        torch.testing.assert_close(found[row], encoded.last[row, at].mean(0), rtol=1e-12, atol=1e-12)
+
+
 def test_a_row_that_is_cut_within_a_word_begins_with_the_rest(tokenizer: Tokenizer) -> None:
     found, ids = model(tokenizer), tokenizer.encode("xylophone cat").ids
     assert found.spelled is not None

@@ -108,6 +108,8 @@ def test_safetensors_come_before_an_old_index(model: Path) -> None:
         {"hidden_size": "wide"},
         {"model_type": ["bert"]},
         {"num_attention_heads": 7},
+        {"id2label": ["good", "bad"], "sesame": None},
+        {"id2label": {"good": "0", "bad": "1"}, "sesame": None},
     ],
     ids=str,
 )
@@ -130,3 +132,12 @@ def test_equal_models_are_no_different(cli: Cli, model: Path, tmp_path: Path) ->
     said = cli("evaluate", model, "--data", rows, "--against", model).fine().out
     assert "no different from" in said
     assert "better" not in said
+
+
+def test_labels_that_nobody_taught_are_told(cli: Cli, model: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(
+        "text,label\n" + "".join(f"w{'abcdef'[n % 6]},{'good' if n % 2 else 'sports'}\n" for n in range(30))
+    )
+    said = cli("evaluate", model, "--data", rows).fine().err
+    assert "15 of 30 rows have labels that the model was not taught (sports); these are wrong" in said

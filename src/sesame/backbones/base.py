@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sesame.data.batch import Batch, Real
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
+from sesame.nn.steady import row_sums
 from sesame.text import Tokenizer
 
 
@@ -94,10 +95,19 @@ class Encoded:
     state: State | None = None  # what to hand in with the tokens that follow, from a backbone that remembers
     looked: Looked | None = None
     undropped: Tensor | None = None  # (B, L, D) the last layer before its dropout, where a backbone tells it
+    begins: Tensor | None = None  # (B, L) True where a word begins, if all tokens of a word have its state (ELMo)
 
     @property
     def last(self) -> Tensor:
         return self.layers[-1]
+
+    def mean(self, states: Tensor) -> Tensor:
+        """Over the tokens of each row, or over its words where all tokens of a word have its state: a long word counts as
+        much as a short one. Shape: (..., B, L, D) -> (..., B, D)."""
+        lengths = self.batch.lengths
+        if self.begins is None:
+            return row_sums(states, lengths) / lengths[:, None]
+        return row_sums(states * self.begins[..., None], lengths) / self.begins.sum(1, keepdim=True)
 
     def take(self, at: Tensor) -> Tensor:
         """Last hidden states at positions of each row. Shape: (B, K) -> (B, K, D)."""

@@ -117,6 +117,7 @@ class BiLM(Backbone):
         self, batch: Batch, only: Tensor | None = None, maps: bool = False, state: State | None = None
     ) -> Encoded:
         """With a `state`, `State()` at the beginning, the state to go on from is in the answer."""
+        begins = None
         if self.spelled is None:
             assert self.tokens is not None
             layers, after = self.read(self.tokens(batch.ids), None if batch.full else batch.lengths, state)
@@ -125,8 +126,9 @@ class BiLM(Backbone):
             vectors = self._words(self.spelled.spell(batch.ids, batch.lengths, words))
             layers, after = self.read(vectors, words.lengths, state)
             layers = [take(layer, words.number) for layer in layers]
+            begins = words.begins
         last = layers[-1] if only is None else take(layers[-1], only)
-        return Encoded(batch, [*layers[:-1], self.dropout(last)], only, state=after)
+        return Encoded(batch, [*layers[:-1], self.dropout(last)], only, state=after, begins=begins)
 
     def go_on(self, batch: Batch, state: State, maps: bool = False) -> Encoded:
         return self(batch, state=state)  # type: ignore[no-any-return]

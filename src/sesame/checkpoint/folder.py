@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sesame.backbones import Backbone, build_backbone
+from sesame.backbones import Backbone, Encoder, build_backbone
 from sesame.checkpoint.heads import kept, pretrained_heads, read_speaking, speaking
 from sesame.checkpoint.hf import FAMILIES, find_family
 from sesame.checkpoint.names import Row, export_state, import_state
@@ -68,7 +68,7 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
     """Write the folder's files into `folder`, which exists; the caller makes it appear in one piece."""
     named, described = _under_names(parts)
     if parts.tokenizer is not None:
-        _for_model(parts.tokenizer, parts.backbone, _padding(parts)).save(folder)
+        _for_model(parts.tokenizer, parts.backbone, _padding(parts)).save(folder, bare=_continues(parts))
     if parts.speech is not None:
         described |= describe_speech(parts.speech, described.get("sesame", {}))
         write_speech(folder, parts.speech)
@@ -126,6 +126,11 @@ def has_plain_head(parts: Parts) -> bool:
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     """What config.json says of the tokens with a role."""
     return {f"{role}_token_id": id for role, id in tokenizer.ids().items() if role in ("pad", "bos", "eos", "mask")}
+
+
+def _continues(parts: Parts) -> bool:
+    """Whether transformers will let it continue prompts: a decoder without tasks."""
+    return parts.speech is not None and isinstance(parts.backbone, Encoder) and not parts.tasks
 
 
 def _padding(parts: Parts) -> int | None:

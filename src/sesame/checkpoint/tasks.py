@@ -122,7 +122,10 @@ def read_tasks(
     if isinstance(own, Mapping) and isinstance(own.get("tasks"), Mapping):
         configs = {name: build(TaskConfig, value, f"{place}: task {name}") for name, value in own["tasks"].items()}
     else:
-        config = _foreign(found, family)
+        try:
+            config = _foreign(found, family)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise SesameError(f"{place}: id2label does not number the labels ({error}); copy the file again") from error
         if config is not None and found.get("model_type") == "modernbert":
             config = replace(config, transform=True, pooling=found.get("classifier_pooling", "cls"))
         if config is not None and family is not None and (why := _unlike(config, found, family, backbone.config)):

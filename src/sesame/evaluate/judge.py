@@ -13,6 +13,7 @@ from sesame.evaluate.results import tables
 from sesame.evaluate.scoring import compare, gold_of, interval, main_score, said_of, score
 from sesame.progress import say
 from sesame.tasks import Task
+from sesame.tasks.base import TaskConfig
 from sesame.tasks.predict import predict
 from sesame.text import Tokenizer
 from sesame.train.precision import choose_machine
@@ -35,6 +36,7 @@ def judge(
     for sentence in (read.said, *read.warnings):
         say(sentence)
     examples = read.examples
+    _say_foreign(config, examples, data)
     said = one.answers(examples)
     gold, metric = gold_of(config, examples), main_score(config)
     low, high = interval(config, metric, gold, said)
@@ -54,6 +56,20 @@ def judge(
             "versus": compare(replace(config, labels=labels), metric, gold, said, other.answers(examples)),
         }
     return found
+
+
+def _say_foreign(config: TaskConfig, examples: Sequence[Example], data: str) -> None:
+    """Labels that the model was not taught count as wrong; who scores the wrong file should hear of it."""
+    if config.kind not in ("classify", "tag"):
+        return
+    each = [(example.label,) if isinstance(example.label, str) else tuple(example.label or ()) for example in examples]
+    foreign = sorted({label for labels in each for label in labels} - set(config.labels))
+    if foreign:
+        rows = sum(not set(labels) <= set(config.labels) for labels in each)
+        shown = ", ".join(foreign[:5]) + (" ..." if len(foreign) > 5 else "")
+        say(
+            f"{data}: {rows:,} of {len(each):,} rows have labels that the model was not taught ({shown}); these are wrong"
+        )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sesame.backbones import LSTM, Encoder, XLNet
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.folder import Parts, load_parts
 from sesame.data.examples import Example
 from sesame.data.readers import read_documents
 from sesame.data.tables import TABLES, TEXTS, fold, inner_suffix, read_table, whole_lines
@@ -68,15 +68,19 @@ def _recipe(model: str) -> tuple[str, list[str]]:
         )
     longest = parts.backbone.config.max_length
     if isinstance(parts.backbone, LSTM):
-        bare = parts.tokenizer is not None and not around(parts.tokenizer)[0]
-        return "adapt-lstm", [
-            f"tokenizer.template={'end' if bare else 'bert'}",
-            f"stages.main.length={min(70, longest)}",
-        ]
+        return "adapt-lstm", [f"tokenizer.template={_template(parts)}", f"stages.main.length={min(70, longest)}"]
     settings = [f"stages.short.length={min(LENGTH, longest)}"]
+    if isinstance(parts.backbone, Encoder) and parts.backbone.config.causal:  # as it was pre-trained: next tokens
+        head = "mlm" if "mlm" in parts.heads else "lm"
+        settings += ["objectives.mlm=false", f"objectives.clm.head={head}", f"tokenizer.template={_template(parts)}"]
     if isinstance(parts.backbone, XLNet):  # as it was pre-trained: without masks
         settings += ["objectives.mlm=false", "objectives.plm.weight=1.0"]
     return "adapt", settings
+
+
+def _template(parts: Parts) -> str:
+    """Whether texts begin with a mark."""
+    return "end" if parts.tokenizer is not None and not around(parts.tokenizer)[0] else "bert"
 
 
 def corpora(text: Sequence[str], rows: Sequence[Example], folder: Path, column: str | None = None) -> list[str]:

@@ -19,6 +19,7 @@ class Words:
 
     number: Tensor  # (B, L): to which word of its row a token belongs; padding belongs to the last one
     lengths: Tensor  # (B,): how many words a row has
+    begins: Tensor  # (B, L): True where a word begins
     most: int  # words of a row; where shapes must not depend on numbers, as many as there are places
 
 
@@ -56,7 +57,7 @@ class Speller(nn.Module):
         begins = word_begins(self.starts[ids], lengths)
         number = begins.cumsum(1) - 1
         counts = begins.sum(1)
-        return Words(number, counts, int(counts.max()) if ids.device.type == "cpu" else ids.shape[1])
+        return Words(number, counts, begins, int(counts.max()) if ids.device.type == "cpu" else ids.shape[1])
 
     def first(self, words: Words) -> Tensor:
         """At which token a word begins; for words that are not there, any. Shape: (B, W)."""

@@ -118,8 +118,9 @@ class BiLMObjective(Objective):
     def _term(self, name: str, states: Tensor, labels: Tensor) -> Term:
         hidden, labels = states.flatten(0, 1), labels.flatten()
         count = (labels != IGNORE).sum()
+        unknown = {"unknown": torch.stack([(labels == self.unknown).sum(), count])} if name == "forward" else {}
         if hidden.device.type == "cpu":  # no static shapes to keep
             real = labels != IGNORE
             hidden, labels = hidden[real], labels[real]
         total, hits = self.head.tell(hidden, labels, not self.training)
-        return Term(name, total, count, weight=0.5, hits=hits)
+        return Term(name, total, count, weight=0.5, hits=hits, figures=unknown)

@@ -196,7 +196,12 @@ def _tokenizer(wishes: Wishes, recipe: Recipe, started: Parts | None, files: lis
 
 
 def _check_settings(wishes: Wishes, recipe: Recipe, started: Parts) -> None:
-    """Settings of a backbone or a tokenizer change nothing of a model that exists."""
+    """Settings of a backbone or a tokenizer change nothing of a model that exists; a decoder goes on as a decoder."""
+    if "mlm" in recipe.objectives and "lm" in started.heads:
+        raise SesameError(
+            f"{wishes.start}: tells next tokens, and would forget it by learning masks; take recipe gpt or gpt2, or set "
+            "objectives.mlm=false, objectives.clm.head=lm"
+        )
     for setting in wishes.settings:
         name = setting.partition("=")[0].removeprefix("backbone.")
         if setting.startswith("backbone.") and recipe.backbone.get(name) != getattr(

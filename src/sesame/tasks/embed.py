@@ -95,7 +95,7 @@ def _pool(encoded: Encoded, layers: str, pooling: str, pooler: nn.Module | None,
     if pooling in ("cls", "pooler"):
         first = (chosen if encoded.only is not None else take(chosen, cls))[:, 0]
         return first if pooling == "cls" or pooler is None else pooler(first).tanh()
-    return POOLS[pooling](chosen, encoded.batch.lengths)
+    return encoded.mean(chosen) if pooling == "mean" else POOLS[pooling](chosen, encoded.batch.lengths)
 
 
 def _real(x: Tensor, lengths: Tensor) -> Tensor:

@@ -140,7 +140,7 @@ class PooledTask(Task):
         if self.config.pooling == "max":
             assert most is not None
             return most
-        mean = row_sums(stack, encoded.batch.lengths) / lengths
+        mean = encoded.mean(stack)
         if most is None:
             return mean
         at = self._place(encoded.batch)

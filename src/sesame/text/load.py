@@ -19,7 +19,7 @@ from sesame.text import families
 from sesame.text.marian import ROLES as ROLES_OF_MARIAN
 from sesame.text.marian import is_marian, marian
 from sesame.text.sentencepiece import read_sentencepiece
-from sesame.text.tokenizer import ROLES, Tokenizer
+from sesame.text.tokenizer import AROUND, ROLES, Tokenizer
 
 _KNOWN = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
 
@@ -70,7 +70,18 @@ def load_tokenizer(path: Path) -> Tokenizer:
     _add_tokens(backend, around, source, bare)
     roles = _roles(backend, family, around)
     _mark_special(backend, roles, mask_takes_space=bare and family == "roberta")
+    if AROUND in around.settings and source.name == "tokenizer.json":
+        backend = _with_template(backend, around.settings[AROUND], source.parent)
     return Tokenizer(backend, roles, _max_length(around.settings), inputs=_inputs(around), name=str(path))
+
+
+def _with_template(backend: tokenizers.Tokenizer, kept: Any, folder: Path) -> tokenizers.Tokenizer:
+    """What stands around a text, where `Tokenizer.save` has put it aside."""
+    state = json.loads(backend.to_str()) | {"post_processor": kept}
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(state))
+    except Exception as error:  # the library raises nothing more special
+        raise SesameError(f"{folder}: {AROUND} in tokenizer_config.json is malformed; copy the file again") from error
 
 
 def _find(path: Path) -> Path:

@@ -24,6 +24,7 @@ ROLES = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
 
 # A Unicode noncharacter: never part of text that is exchanged, so a name that starts with it cannot occur in one.
 _OUT_OF_REACH = "\ufdd0"
+AROUND = "sesame_template"  # in tokenizer_config.json: what stands around a text, where tokenizer.json does not say it
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,12 @@ class Tokenizer:
         """Whether the template puts the class token behind the text, as XLNet's does."""
         return self.has("cls") and self.encode("a", special=True).ids[-1] == self.id("cls")
 
-    def save(self, folder: Path) -> None:
-        """Write tokenizer.json and its two companions, so that `transformers.AutoTokenizer` gives equal ids."""
+    def save(self, folder: Path, bare: bool = False) -> None:
+        """Write tokenizer.json and its two companions, so that `transformers.AutoTokenizer` gives equal ids.
+
+        `bare`: there without what stands around a text, which is kept for us alone: whoever continues a prompt elsewhere must
+        not meet the end of a text behind it.
+        """
         added = {
             str(id): {
                 "content": token.content,
@@ -171,7 +176,11 @@ class Tokenizer:
             config["padding_side"] = "left"
         if self.max_length is not None:
             config["model_max_length"] = self.max_length
-        write_whole(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        state = json.loads(self.backend.to_str())
+        if bare:
+            config[AROUND] = state["post_processor"]
+            state["post_processor"] = _without_template(state["post_processor"])
+        write_whole(folder / "tokenizer.json", json.dumps(state, ensure_ascii=False, indent=2))
         write_json(folder / "tokenizer_config.json", config)
         write_json(folder / "special_tokens_map.json", named)
 
@@ -203,6 +212,12 @@ class Tokenizer:
         if model.get("unk_token") is not None:
             model["unk_token"] = _hide(model["unk_token"], hidden)
         return tokenizers.Tokenizer.from_str(json.dumps(state))
+
+
+def _without_template(processor: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What mends offsets stays."""
+    parts = [] if processor is None else processor.get("processors", [processor])
+    return next((part for part in parts if part["type"] == "ByteLevel"), None)
 
 
 def _hide(token: str, hidden: set[str]) -> str:
