@@ -34,7 +34,8 @@ def wishes(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("start")
     make_text(place / "text.txt", 60)
-    pretrain(wishes(place, "roberta", "roberta", settings=("stages.main.length=32", "stages.main.batch=4")))
+    for recipe in ("roberta", "gpt2"):
+        pretrain(wishes(place, recipe, recipe, settings=("stages.main.length=32", "stages.main.batch=4")))
     return place
 
 
@@ -93,8 +94,6 @@ def test_kinds_that_cannot_be_adapted_are_told(folder: Path) -> None:
 
 
 def test_a_decoder_goes_on_with_next_tokens(folder: Path) -> None:
-    rows = ("stages.main.length=32", "stages.main.batch=4")
-    pretrain(wishes(folder, "gpt2", "gpt2", settings=rows))
     recipe, settings = _recipe(str(folder / "gpt2"))
     pretrain(wishes(folder, recipe, "gpt2-adapted", folder / "gpt2", (*settings, "stages.short.length=32")))
     said = tomllib.loads((folder / "gpt2-adapted" / "recipe.toml").read_text())

@@ -4,8 +4,9 @@ Whatever stands whole in the run's folder or in the cache is taken, the rest is 
 makes things while the others wait; then they find them.
 """
 
+import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
@@ -202,11 +203,11 @@ def _check_settings(wishes: Wishes, recipe: Recipe, started: Parts) -> None:
             f"{wishes.start}: tells next tokens, and would forget it by learning masks; take recipe gpt or gpt2, or set "
             "objectives.mlm=false, objectives.clm.head=lm"
         )
+    built = json.loads(json.dumps(asdict(started.backbone.config)))  # lists are lists, as in a recipe
     for setting in wishes.settings:
         name = setting.partition("=")[0].removeprefix("backbone.")
-        if setting.startswith("backbone.") and recipe.backbone.get(name) != getattr(
-            started.backbone.config, name, None
-        ):
+        other = name != "kind" and json.loads(json.dumps(recipe.backbone.get(name))) != built.get(name)
+        if setting.startswith("backbone.") and other:
             raise SesameError(
                 f"--set {setting}: {wishes.start} stays as it was built; leave it out"
                 + (", or set stages.NAME.dropout" if "dropout" in name else "")
