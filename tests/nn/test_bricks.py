@@ -47,6 +47,25 @@ def test_all_cores_equal_eager() -> None:
     assert torch.allclose(found, wanted.transpose(1, 2)[:, 0], atol=1e-12)
 
 
+@pytest.mark.parametrize("window", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("length", [1, 4, 8, 13, 20, 21, 64])
+@pytest.mark.parametrize("padded", [False, True])
+def test_windows_in_blocks_equal_eager(window: int, length: int, padded: bool) -> None:
+    torch.manual_seed(length)
+    q, k, v = (torch.randn(3, length, 2, 4, dtype=torch.float64, requires_grad=True).transpose(1, 2) for _ in range(3))
+    lengths = torch.tensor([length, max(1, length // 2), 1])
+    real = (torch.arange(length)[None] < lengths[:, None])[:, None, None, :] if padded else None
+    wanted = core.eager(q, k, v, core.band(length, window, q.device, real))[0]
+    found = core.near(q, k, v, real, window)
+    counted = real.transpose(2, 3) if real is not None else torch.ones(1)
+    assert torch.allclose(found * counted, wanted * counted, atol=1e-12)
+    assert found.isfinite().all()
+    ours, theirs = (
+        torch.autograd.grad((x * counted).square().sum(), (q, k, v), retain_graph=True) for x in (found, wanted)
+    )
+    assert all(torch.allclose(a, b, atol=1e-11) for a, b in zip(ours, theirs, strict=True))
+
+
 def test_rows_without_padding_have_windows() -> None:
     q, k, v = heads()
     real = torch.arange(7)[None] < torch.tensor([7, 3, 1])[:, None]

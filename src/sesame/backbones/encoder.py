@@ -15,7 +15,6 @@ from sesame.backbones.base import Backbone, Encoded, Padded, State, check_shape
 from sesame.backbones.cache import before, past_and_present
 from sesame.data.batch import Batch, Real
 from sesame.errors import SesameError
-from sesame.nn.attention import core
 from sesame.nn.attention.core import EndToEnd
 from sesame.nn.attention.multihead import Rows, SelfAttention, take
 from sesame.nn.block import Block
@@ -241,7 +240,7 @@ class Encoder(Backbone):
             return near
         if rows.ends is not None:
             return replace(near, ends=replace(rows.ends, window=self.config.window))
-        return replace(near, mask=core.band(longest, self.config.window, at.device, rows.mask))
+        return replace(near, window=self.config.window)
 
     def _rotary(self, at: Tensor, base: float = 0.0) -> tuple[Tensor, Tensor] | None:
         if self.config.positions != "rotary":

@@ -20,7 +20,7 @@ from sesame.backbones.base import Encoded
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
-from sesame.nn.attention.core import band
+from sesame.nn.attention.core import near
 from sesame.nn.attention.multihead import take
 from sesame.nn.block import Block
 from sesame.nn.packed import Precision, pack, part_of
@@ -181,10 +181,11 @@ class Layer:
             asking, keyed, valued = (
                 part.view(run.rows, -1, *q.shape[1:]).transpose(1, 2) for part in (q[mine], k[keys], v[keys])
             )
-            near = self.local and run.length > self.window + 1
-            mask = band(run.length, self.window, q.device) if near else None
             with one_thread():
-                answer = F.scaled_dot_product_attention(asking, keyed, valued, mask, is_causal=self.causal)
+                if self.local and run.length > self.window + 1:
+                    answer = near(asking, keyed, valued, None, self.window)
+                else:
+                    answer = F.scaled_dot_product_attention(asking, keyed, valued, is_causal=self.causal)
             found[mine].view(run.rows, -1, *q.shape[1:]).copy_(answer.transpose(1, 2))
         return self.out(found.flatten(1))
 

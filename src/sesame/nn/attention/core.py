@@ -1,8 +1,9 @@
-"""How attention is computed: softmax(Q Kᵀ / √d + bias) V, three ways with one result.
+"""How attention is computed: softmax(Q Kᵀ / √d + bias) V, several ways with one result.
 
 - `eager` is the definition. It alone gives the maps.
 - `sdpa` is PyTorch's fused kernel, for padded batches on any device.
 - `varlen` runs over rows that stand end to end, without padding; a kernel of its own on CUDA in half precision.
+- `near` is `sdpa` where one sees a window only.
 
 All are tested equal to `eager`. `causal` lets every place look at itself and what stands before it; the places that ask
 are then all places. Rows are padded at their end, so a real place never sees padding, and no mask is needed beside it.
@@ -16,6 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sesame.nn.dropout import dropout as drop
+
+LONG = 4  # windows from which on a row is cut into blocks
 
 
 def eager(
@@ -84,6 +87,31 @@ def band(length: int, window: int, device: torch.device, real: Tensor | None = N
     return far <= window if real is None else (far <= window) & real | (far == 0)
 
 
+def near(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, window: int, rate: float = 0.0) -> Tensor:
+    """`sdpa` for places that see `window` others to each side. Shape: q, k, v (B, H, L, d); mask (B, 1, 1, L) or None.
+
+    Long rows are cut into blocks as long as the window, each of which looks at three: the work grows with L, not with L².
+    """
+    rows, heads, length, size = q.shape
+    if window == 0 or length < LONG * window:
+        return sdpa(q, k, v, band(length, window, q.device, mask), rate)
+    blocks = -(-length // window)
+    fill = blocks * window - length
+
+    def threes(x: Tensor) -> Tensor:
+        """Each block with its neighbors. Shape: (B, H, L, d) -> (B blocks, H, 3 window, d)."""
+        wide = F.pad(x, (0, 0, window, window + fill)).unfold(2, 3 * window, window)
+        return wide.permute(0, 2, 1, 4, 3).flatten(0, 1)
+
+    asked = F.pad(q, (0, 0, 0, fill)).reshape(rows, heads, blocks, window, size).transpose(1, 2).flatten(0, 1)
+    real = torch.ones(rows, 1, length, 1, dtype=torch.bool, device=q.device) if mask is None else mask.transpose(2, 3)
+    at = torch.arange(3 * window, device=q.device) - window
+    far = (at[None, :] - at[window : 2 * window, None]).abs()  # (window, 3 window)
+    seen = (far <= window) & threes(real).transpose(2, 3) | (far == 0)  # padding sees itself, as in `band`
+    found = sdpa(asked, threes(k), threes(v), seen, rate).reshape(rows, blocks, heads, window, size)
+    return found.transpose(1, 2).flatten(2, 3)[:, :, :length]
+
+
 def varlen(q: Tensor, k: Tensor, v: Tensor, rows: EndToEnd, rate: float = 0.0) -> Tensor:
     """Shape: q (N, H, d); k, v (T, H, d) -> (N, H, d)."""
     if not fused_varlen(q):
@@ -117,7 +145,7 @@ def _varlen_padded(q: Tensor, k: Tensor, v: Tensor, rows: EndToEnd, rate: float)
     heads = (pad(q, asked), pad(k, real), pad(v, real))
     mask = real[:, None, None, :]
     if rows.window >= 0:
-        mask = band(rows.longest, rows.window, q.device, mask)
+        return near(*heads, mask, rows.window, rate).transpose(1, 2)[asked]
     return sdpa(*heads, mask, rate, rows.causal).transpose(1, 2)[asked]
 
 

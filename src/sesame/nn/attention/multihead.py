@@ -21,6 +21,7 @@ class Rows:
     mask: Tensor | None = None  # (B, 1 or H, 1 or L, L), True where one may look, or numbers to add to the scores
     ends: core.EndToEnd | None = None  # rows without padding
     causal: bool = False  # nobody looks ahead; then no mask is needed
+    window: int = -1  # how far one looks to each side; -1: as far as the row goes
     rotary: Rotary | None = None  # cosines and sines, broadcasting to (B, L, 1, d) or (T, 1, d)
 
 
@@ -58,8 +59,11 @@ class SelfAttention(nn.Module):
             return core.varlen(q, k, v, rows.ends, rate).flatten(-2)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         if maps is not None:
-            found, seen = core.eager(q, k, v, rows.mask, rate, rows.causal, self.scale)
+            mask = rows.mask if rows.window < 0 else core.band(k.shape[2], rows.window, k.device, rows.mask)
+            found, seen = core.eager(q, k, v, mask, rate, rows.causal, self.scale)
             maps.append(seen)
+        elif rows.window >= 0:
+            found = core.near(q, k, v, rows.mask, rows.window, rate)
         else:
             found = core.sdpa(q, k, v, rows.mask, rate, rows.causal, self.scale)
         return found.transpose(1, 2).flatten(-2)
