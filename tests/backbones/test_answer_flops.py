@@ -20,6 +20,7 @@ CHANGES: list[dict[str, Any]] = [
     {"decoder_depth": 1, "inner": 100},
     {"positions": "relative", "order": "pre", "norm": "rms", "bias": False, "scaled": False, "head_size": 8},
     {"activation": "geglu_tanh", "order": "pre", "positions": "learned", "dropout": 0.0},
+    {"decoder_heads": 2, "decoder_inner": 100, "inner": 150, "decoder_depth": 1},
 ]
 
 

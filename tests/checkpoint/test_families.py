@@ -51,7 +51,7 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {  # what is odd about a model, a
     "gelu by tanh": {"albert": {"hidden_act": "gelu_new"}, "distilbert": {"activation": "gelu_new"}},
     "padding first": {name: {"pad_token_id": 0} for name in ("roberta", "xlm-roberta", "camembert")},
     "padding late": {name: {"pad_token_id": 7} for name in ("roberta", "xlm-roberta")},
-    "wide": {"electra": {"embedding_size": 24}},
+    "wide": {"electra": {"embedding_size": 24}, "albert": {"embedding_size": 24}},
     "wider": {"electra": {"embedding_size": 30}, "albert": {"embedding_size": 30}},
     "sinusoids": {"distilbert": {"sinusoidal_pos_embds": True}},
     "task types": {"ernie": {"use_task_id": True, "type_vocab_size": 4}},
@@ -402,7 +402,6 @@ def test_heads_of_all_objectives_survive(tmp_path: Path) -> None:
 REFUSED = {
     "albert groups": ("albert", {"num_hidden_groups": 2}, "num_hidden_groups = 2 is not supported; only 1 is"),
     "albert inner groups": ("albert", {"inner_group_num": 3}, "inner_group_num = 3 is not supported; only 1 is"),
-    "albert wide": ("albert", {"embedding_size": 24}, "embedding_size = hidden_size = 24 is not supported"),
     "roberta relu": ("roberta", {"hidden_act": "relu"}, "the activation 'relu' is not known here; known are gelu"),
     "electra relu": ("electra", {"hidden_act": "relu"}, "the activation 'relu' is not known here; known are gelu"),
     "distilbert silu": ("distilbert", {"activation": "silu"}, "the activation 'silu' is not known here"),

@@ -42,6 +42,7 @@ class EncoderConfig:
     embedding_norm: bool = False  # pre: the first norm stands behind the embeddings, as in ModernBERT
     bare_embeddings: bool = False  # post: no norm behind the embeddings, as in the first GPT
     embedding_width: int = 0  # 0: width (ALBERT: 128)
+    square: bool = False  # a matrix behind the embeddings also where they are as wide as the layers (ALBERT)
     share: Literal["none", "all", "attention", "feedforward"] = "none"
     causal: bool = False  # every token sees only those before it and itself
     dropout: float = 0.1
@@ -100,6 +101,7 @@ class Encoder(Backbone):
             eps=config.eps,
             dropout=config.dropout,
             languages=len(config.languages),
+            square=config.square,
         )
         self.blocks = nn.ModuleList(self._blocks(config))
         self.final_norm = (

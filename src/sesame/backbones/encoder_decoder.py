@@ -35,7 +35,9 @@ class EncoderDecoderConfig:
     depth: int  # of the encoder
     heads: int
     decoder_depth: int = 0  # 0: depth
+    decoder_heads: int = 0  # 0: heads
     inner: int = 0  # feed-forward width; 0: 4 * width
+    decoder_inner: int = 0  # 0: inner
     head_size: int = 0  # 0: width / heads (T5 chooses it freely)
     max_length: int = 512  # of source and answer
     positions: Literal["learned", "sinusoidal", "relative"] = "sinusoidal"
@@ -56,15 +58,27 @@ class EncoderDecoderConfig:
     init: float = 0.02
 
     def __post_init__(self) -> None:
-        if self.head_size < 0 or self.decoder_depth < 0 or self.inner < 0:
-            raise SesameError("backbone: head_size, decoder_depth and inner must not be below 0")
+        for name in ("head_size", "decoder_depth", "decoder_heads", "inner", "decoder_inner"):
+            if getattr(self, name) < 0:
+                raise SesameError(f"backbone.{name} is {getattr(self, name)}; it must not be below 0")
         check_shape(self)
+        if self.decoder_heads and not self.head_size and self.width % self.decoder_heads:
+            raise SesameError(
+                f"backbone.width {self.width} does not divide by the decoder's {self.decoder_heads} heads; change one of them"
+            )
         if self.positions == "relative" and (
             self.buckets < 4 or self.buckets % 4 or self.farthest <= self.buckets // 2
         ):
             raise SesameError("backbone.buckets must be a multiple of 4, and backbone.farthest above half of them")
         if self.norm == "rms" and self.order != "pre":
             raise SesameError('backbone.norm = "rms" is for order = "pre"')
+
+    def half(self, decoder: bool) -> tuple[int, int, int]:
+        """Layers, heads and feed-forward width of one side."""
+        inner = self.inner or 4 * self.width
+        if not decoder:
+            return self.depth, self.heads, inner
+        return self.decoder_depth or self.depth, self.decoder_heads or self.heads, self.decoder_inner or inner
 
 
 class Side(nn.Module):
@@ -75,10 +89,10 @@ class Side(nn.Module):
         c, self.decoder = config, decoder
         self.positions = nn.Embedding(c.max_length, c.width) if c.positions == "learned" else None
         ahead = not decoder
-        self.bias = RelativeBias(c.heads, c.buckets, c.farthest, ahead) if c.positions == "relative" else None
+        depth, heads, _ = c.half(decoder)
+        self.bias = RelativeBias(heads, c.buckets, c.farthest, ahead) if c.positions == "relative" else None
         self.norm = make_norm(c.norm, c.width, c.eps, c.bias) if c.embedding_norm else None
         self.dropout = Dropout(c.dropout)
-        depth = (c.decoder_depth or c.depth) if decoder else c.depth
         self.blocks = nn.ModuleList(_block(c, decoder) for _ in range(depth))
         self.final_norm = make_norm(c.norm, c.width, c.eps, c.bias) if c.order == "pre" else nn.Identity()
         self.last_dropout = Dropout(c.dropout if c.norm == "rms" else 0.0)  # T5 drops once more at the end
@@ -98,11 +112,12 @@ class Side(nn.Module):
 
 def _block(c: EncoderDecoderConfig, decoder: bool) -> Block:
     scale = None if c.scaled else 1.0
-    attention = SelfAttention(c.width, c.heads, c.bias, c.dropout, c.attention_dropout, c.head_size, scale)
-    feedforward = FeedForward(c.width, c.inner or 4 * c.width, c.activation, c.bias, c.dropout, c.inner_dropout)
+    _, heads, inner = c.half(decoder)
+    attention = SelfAttention(c.width, heads, c.bias, c.dropout, c.attention_dropout, c.head_size, scale)
+    feedforward = FeedForward(c.width, inner, c.activation, c.bias, c.dropout, c.inner_dropout)
     if not decoder:
         return Block(attention, feedforward, c.width, c.order, c.eps, c.norm)
-    cross = CrossAttention(c.width, c.heads, c.bias, c.dropout, c.attention_dropout, c.head_size, scale)
+    cross = CrossAttention(c.width, heads, c.bias, c.dropout, c.attention_dropout, c.head_size, scale)
     return CrossBlock(attention, cross, feedforward, c.width, c.order, c.eps, c.norm)
 
 

@@ -131,7 +131,7 @@ def _encoder(c: EncoderConfig, work: Work) -> Cost:
     length, width, inner, narrow = work.length, c.width, c.inner or 4 * c.width, c.embedding_width or c.width
     gated = c.activation == "geglu"
     rows = padded_vocab(c.vocab)
-    widen = length * narrow * width if narrow != width else 0
+    widen = length * narrow * width if c.square or narrow != width else 0
 
     looked = (length + 1) / 2 if c.causal else length
     read = length if c.asks_everywhere else work.read
@@ -219,20 +219,24 @@ def _encoder_decoder(c: EncoderDecoderConfig, work: Work) -> Cost:
     products = encoder depth * L (4 D W + 2 L W + m D F)
              + decoder depth * (K (6 D W + (K + 1) W + 2 L W + m D F) + 2 L D W)  +  K D V
 
+    W and F are those of each side.
+
     Kept for the backward pass: as in an encoder, with a third part in the decoder's blocks.
     """
     length, answer = work.length, work.answer * work.length
-    width, wide, inner = c.width, c.heads * (c.head_size or c.width // c.heads), c.inner or 4 * c.width
+    width, rows = c.width, padded_vocab(c.vocab)
     gated, drops = c.activation in GATED, c.dropout > 0
-    rows, depth = padded_vocab(c.vocab), c.decoder_depth or c.depth
-    feed = (3 if gated else 2) * width * inner
+    (_, heads, inner), (depth, decoder_heads, decoder_inner) = c.half(False), c.half(True)
+    wide, decoder_wide = (count * (c.head_size or width // count) for count in (heads, decoder_heads))
+    feed, decoder_feed = ((3 if gated else 2) * width * size for size in (inner, decoder_inner))
     reading = length * (4 * width * wide + 2 * length * wide + feed)
-    telling: float = answer * (6 * width * wide + (answer + 1) * wide + 2 * length * wide + feed)
-    telling += 2 * length * width * wide
-    each = (8 + 2 * drops) * width + (4 if gated else 2) * inner
-    maps = 3 * c.heads if c.attention_dropout > 0 else 0
+    looks = 6 * width * decoder_wide + (answer + 1) * decoder_wide + 2 * length * decoder_wide
+    telling: float = answer * (looks + decoder_feed) + 2 * length * width * decoder_wide
+    each, decoder_each = ((8 + 2 * drops) * width + (4 if gated else 2) * size for size in (inner, decoder_inner))
+    maps, decoder_maps = (3 * count if c.attention_dropout > 0 else 0 for count in (heads, decoder_heads))
     kept: float = c.depth * length * (each + maps * length)
-    kept += depth * (answer * (each + (4 + drops) * width + maps * (length + answer)) + 2 * length * wide)
+    kept += depth * answer * (decoder_each + (4 + drops) * width + decoder_maps * (length + answer))
+    kept += depth * 2 * length * decoder_wide
     kept += (length + answer) * width * (2 + drops) + answer * (width + 2 * rows)
     return Cost(c.depth * reading + depth * telling + answer * width * rows, kept)
 

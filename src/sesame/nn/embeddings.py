@@ -38,6 +38,7 @@ class Embeddings(nn.Module):
         eps: float,
         dropout: float,
         languages: int = 0,
+        square: bool = False,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(padded_vocab(vocab), narrow)
@@ -48,7 +49,7 @@ class Embeddings(nn.Module):
         self.segments = nn.Embedding(segments, narrow) if segments else None
         self.languages = nn.Embedding(languages, narrow) if languages else None
         self.norm = nn.LayerNorm(narrow, eps=eps, bias=norm_bias) if norm else None
-        self.project = nn.Linear(narrow, width) if narrow != width else None
+        self.project = nn.Linear(narrow, width) if square or narrow != width else None
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, at: Tensor, segments: Tensor | None, langs: Tensor | None = None) -> Tensor:

@@ -107,11 +107,14 @@ def _same(config: Any) -> Any:
     """The settings that a computation depends on, each in one spelling."""
     inner = config.inner or 4 * config.width
     if isinstance(config, EncoderDecoderConfig):
-        depth, size = config.decoder_depth or config.depth, config.head_size or config.width // config.heads
+        (_, heads, _), (depth, decoder_heads, decoder_inner) = config.half(False), config.half(True)
+        size = config.head_size or (config.width // heads if heads == decoder_heads else 0)
         distances: dict[str, Any] = {} if config.positions == "relative" else {"buckets": 32, "farthest": 128}
         same: dict[str, Any] = {
             "inner": inner,
             "decoder_depth": depth,
+            "decoder_heads": decoder_heads,
+            "decoder_inner": decoder_inner,
             "head_size": size,
             "init": 0.02,
             "glorot": False,

@@ -1,7 +1,7 @@
 """ALBERT as Hugging Face writes it: narrow embeddings, one layer used again and again, sentence order beside masked tokens.
 
-Not supported: several groups of layers, and embeddings as wide as the layers (there is a square matrix between them there,
-none here).
+Where embeddings are as wide as the layers there is a square matrix between them all the same (`square`). Not supported:
+several groups of layers.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,6 @@ from sesame.checkpoint.hf import shared
 from sesame.checkpoint.hf.shared import ACTIVATIONS, both, joined
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
-from sesame.errors import SesameError
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
 BIAS, DECODER = "predictions.bias", "predictions.decoder"
@@ -30,8 +29,8 @@ SILENT = {  # AlbertConfig is the xxlarge model
 
 
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
-    narrow = config.embedding_width not in (0, config.width)
-    fits = config.share == "all" and narrow and config.activation in ACTIVATIONS and config.segments > 0
+    matrix = config.square or config.embedding_width not in (0, config.width)
+    fits = config.share == "all" and matrix and config.activation in ACTIVATIONS and config.segments > 0
     return "albert" if fits else None
 
 
@@ -43,18 +42,15 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
     else:
         model = "Model"
     described = shared.write_encoder(config, "albert", "Albert" + model)
-    return described | {"embedding_size": config.embedding_width, "num_hidden_groups": 1, "inner_group_num": 1}
+    width = config.embedding_width or config.width
+    return described | {"embedding_size": width, "num_hidden_groups": 1, "inner_group_num": 1}
 
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     shared.demand(found, {"num_hidden_groups": 1, "inner_group_num": 1}, place)
     narrow = int(found.get("embedding_size", 128))
-    config = shared.read_encoder(found, place, SILENT, share="all", embedding_width=narrow)
-    if narrow == config.width:
-        raise SesameError(
-            f"{place}: embedding_size = hidden_size = {narrow} is not supported for ALBERT; only a narrower one is"
-        )
-    return config
+    square = narrow == int(found.get("hidden_size", SILENT["hidden_size"]))
+    return shared.read_encoder(found, place, SILENT, share="all", embedding_width=narrow, square=square)
 
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:

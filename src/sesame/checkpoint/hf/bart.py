@@ -15,7 +15,6 @@ from torch import Tensor
 from sesame.backbones import EncoderDecoderConfig
 from sesame.checkpoint.hf.shared import both, demand, joined, one_table, read_activation, speaks
 from sesame.checkpoint.names import Row
-from sesame.errors import SesameError
 from sesame.objectives.decoder_head import DecoderHead
 
 TASKS: tuple[str, ...] = ()
@@ -65,7 +64,8 @@ def write_halves(config: EncoderDecoderConfig, kind: str, model: str) -> dict[st
         "tie_word_embeddings": True,
     }
     for half in HALVES:
-        described |= {f"{half}_attention_heads": config.heads, f"{half}_ffn_dim": config.inner or 4 * config.width}
+        _, heads, inner = config.half(half == "decoder")
+        described |= {f"{half}_attention_heads": heads, f"{half}_ffn_dim": inner}
     return described
 
 
@@ -80,22 +80,15 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderDecoderConfig:
 def read_halves(found: Mapping[str, Any], place: str, **more: Any) -> EncoderDecoderConfig:
     """The settings that fairseq's children share; `more` are ours that tell them apart."""
     demand(found, {"is_encoder_decoder": True, "is_decoder": False, "add_bias_logits": False}, place)
-    for encoder, decoder, silent in (
-        ("encoder_attention_heads", "decoder_attention_heads", 16),
-        ("encoder_ffn_dim", "decoder_ffn_dim", 4096),
-    ):
-        left, right = found.get(encoder, silent), found.get(decoder, silent)
-        if left != right:
-            raise SesameError(
-                f"{place}: {encoder} = {left} but {decoder} = {right}, which is not supported; both halves are alike here"
-            )
     return EncoderDecoderConfig(
         vocab=int(found.get("vocab_size", 50265)),
         width=int(found.get("d_model", 1024)),
         depth=int(found.get("encoder_layers", 12)),
         heads=int(found.get("encoder_attention_heads", 16)),
         decoder_depth=int(found.get("decoder_layers", 12)),
+        decoder_heads=int(found.get("decoder_attention_heads", 16)),
         inner=int(found.get("encoder_ffn_dim", 4096)),
+        decoder_inner=int(found.get("decoder_ffn_dim", 4096)),
         max_length=int(found.get("max_position_embeddings", 1024)),
         activation=_activation(found, place),  # type: ignore[arg-type]
         grow=bool(found.get("scale_embedding", False)),
