@@ -108,7 +108,8 @@ def pretrain(name: str, gate: Gate, given: argparse.Namespace) -> None:
         rehearse=True, ready=gate, tokenizer=None if name in given.own.split(",") else str(shared_tokenizer(given)),
     )  # fmt: skip
     if name == SCRATCH:  # one step that moves nothing
-        wishes = replace(wishes, recipe="bert", budget=None, rehearse=False, steps=1, settings=["optimizer.rate=1e-12"])
+        still = ["optimizer.rate=1e-12", "stages.short.batch=8"]
+        wishes = replace(wishes, recipe="bert", budget=None, rehearse=False, steps=1, settings=still, compile=False)
     run(wishes)
 
 
