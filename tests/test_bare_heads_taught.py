@@ -25,7 +25,7 @@ from sesame.text import Tokenizer
 from tests.checkpoint.test_task_parity import AUTO
 from tests.tasks.toys import encoder, examples, noise, toy_tokenizer, write_examples
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.slow]
 
 SHAPES: dict[str, dict[str, Any]] = {
     "xlm": {},

@@ -17,6 +17,7 @@ from sesame.text import Tokenizer
 from sesame.text.template import around
 from sesame.text.train import train_tokenizer
 
+pytestmark = pytest.mark.slow
 ROWS = ("stages.short.length=32", "stages.short.batch=4", "stages.long.share=0", "stages.short.share=1")
 TINY = ("backbone.width=32", "backbone.depth=1", "backbone.heads=2", "tokenizer.size=300")
 
