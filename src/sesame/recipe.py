@@ -133,7 +133,7 @@ def read_recipe(name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
     elif name in recipe_names():
         path = Path(str(resources.files("sesame") / "recipes" / f"{name}.toml"))
     else:
-        raise SesameError(unknown(name, dict.fromkeys(recipe_names()), "recipes", "recipe") + "; or give a .toml file")
+        raise SesameError(unknown(name, dict.fromkeys(recipe_names()), "recipes", "recipe") + " (or give a .toml file)")
     table = read_toml(path)
     base = table.pop("base", None)
     if base is None:
