@@ -133,3 +133,13 @@ def test_settings_that_cannot_be(cli: Cli, answers: Path, decoder: Path) -> None
     cli("translate", answers, "wa", "--penalty", "odd").refused("penalty")
     cli("generate", decoder, "wa", "--temperature", 0).refused("temperature")
     cli("translate", answers, given=b" \n").refused("holds no text")
+
+
+def test_no_temperature_means_greedy(cli: Cli, decoder: Path) -> None:
+    cli("generate", decoder, "wa wb", "--temperature", 0).refused("temperature is 0", "--greedy")
+
+
+def test_an_answer_is_one_line(cli: Cli, answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [[sesame.tasks.speak.Said(f"one\ntwo {number}", 0.0, 0.0, True, [])] for number in range(2)]
+    monkeypatch.setattr(sesame.api.Loaded, "translate", lambda self, texts, **settings: said)
+    assert cli("translate", answers, "wa", "wb").fine().out == "one two 0\none two 1\n"

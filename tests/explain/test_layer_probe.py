@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from sesame.backbones import BiLM, BiLMConfig
 from sesame.data.batch import Batch
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.explain import layers
 from sesame.explain.layers import learnt_mixes, probe
+from sesame.text.train import train_tokenizer
 from tests.explain.explain_toys import WORDS, toy
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -147,3 +149,12 @@ def test_rows_that_cannot_be_probed_are_told(capsys: pytest.CaptureFixture[str])
     some = [Example("", text, label="b" if at < 3 else "a") for at, text in enumerate(texts(9, 0))]
     assert probe(*given, some, "classify").folds == 3
     assert "3 folds instead of 5" in capsys.readouterr().err
+
+
+def test_readers_of_letters_are_probed_too() -> None:
+    tokenizer = train_tokenizer(["ba de fi go ku", "ba be bi"] * 3, "word", 285)
+    backbone = BiLM(BiLMConfig(len(tokenizer), width=12, cell=10, letter_width=5, filters=((1, 3), (3, 4))))
+    backbone.spell(tokenizer)
+    rows = [Example("", text, label="yes" if "ba" in text.split() else "no") for text in texts(40, 0)]
+    found = probe(backbone, tokenizer, rows, "classify")
+    assert len(found.means) == backbone.depth + 1
