@@ -18,7 +18,17 @@ from sesame.tasks import Item, TaskConfig, build_task
 from tests.checkpoint import test_gpt_parity as gpt
 from tests.checkpoint import test_xlm_parity as xlm
 from tests.checkpoint.test_bert_parity import noisy
-from tests.checkpoint.test_task_parity import AUTO, CASES, assert_equal, items_of, logits, real, together, windows
+from tests.checkpoint.test_task_parity import (
+    AUTO,
+    CASES,
+    assert_equal,
+    assert_same_labels,
+    items_of,
+    logits,
+    real,
+    together,
+    windows,
+)
 
 TINY = {"xlm": {**xlm.TINY, **xlm.NAMES}, "gpt2": gpt.TINY, "openai-gpt": gpt.TINY}
 KINDS = {
@@ -111,13 +121,7 @@ def test_both_ways(family: str, case: str, shape: str, tmp_path: Path) -> None:
     assert type(back) is type(model)
     assert back.config.pad_token_id == PAD
     assert_equal(said(back, kind, items)[where], wanted[where])
-    if kind in ("classify", "tag"):
-        assert back.config.id2label == model.config.id2label
-        assert back.config.label2id == model.config.label2id
-    if kind in ("classify", "regress"):
-        problem = {"several labels": "multi_label_classification", "regress": "regression"}
-        assert back.config.problem_type == problem.get(case, problem.get(kind, "single_label_classification"))
-        assert back.num_labels == model.num_labels
+    assert_same_labels(back, model, kind, case)
     again = load_parts(folder)
     assert again.unused == []
     assert again.tasks[kind].config == task.config

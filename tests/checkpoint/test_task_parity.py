@@ -75,6 +75,16 @@ def items_of(kind: str, segments: bool = True) -> list[Item]:
     return [Item((window,), (0,), extra={"spots": [[]], "words": []}) for window in single]
 
 
+def assert_same_labels(back: Any, model: Any, kind: str, case: str) -> None:
+    if kind in ("classify", "tag"):
+        assert back.config.id2label == model.config.id2label
+        assert back.config.label2id == model.config.label2id
+    if kind in ("classify", "regress"):
+        problem = {"several labels": "multi_label_classification", "regress": "regression"}
+        assert back.config.problem_type == problem.get(case, problem.get(kind, "single_label_classification"))
+        assert back.num_labels == model.num_labels
+
+
 @torch.no_grad()
 def ours(parts: Parts, items: list[Item]) -> Tensor:
     (task,) = parts.tasks.values()
@@ -138,13 +148,7 @@ def test_both_ways(family: str, case: str, tmp_path: Path) -> None:
     assert not report["unexpected_keys"]
     assert type(back) is type(model)
     assert_equal(theirs(back, kind, items)[where], wanted[where], tolerance)
-    if kind in ("classify", "tag"):
-        assert back.config.id2label == model.config.id2label
-        assert back.config.label2id == model.config.label2id
-    if kind in ("classify", "regress"):
-        problem = {"several labels": "multi_label_classification", "regress": "regression"}
-        assert back.config.problem_type == problem.get(case, problem.get(kind, "single_label_classification"))
-        assert back.num_labels == model.num_labels
+    assert_same_labels(back, model, kind, case)
     again = load_parts(tmp_path / "ours")
     assert {name: task.config for name, task in again.tasks.items()} == {kind: task.config}
     assert torch.equal(ours(again, items)[where], ours(parts, items)[where])

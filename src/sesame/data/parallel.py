@@ -48,6 +48,9 @@ GUESSES = tuple(  # names of columns that hold a source and its answer, the like
 )
 
 
+GUESSED = [name for pair in GUESSES for name in pair]
+
+
 @dataclass(frozen=True)
 class Pair:
     source: str
@@ -108,14 +111,14 @@ def find_columns(path: str | Path, source: str | None, target: str | None) -> tu
         return None
     if _kind(file) == "json" and next(iter(_json_names(file)), "") == "translation":
         return (source, target) if source and target else None
-    table = read_table(file, [name for name in (source, target) if name] or [name for pair in GUESSES for name in pair])
+    table = read_table(file, [name for name in (source, target) if name] or GUESSED)
     named = [
         None if name is None else _column(table, name, role) for name, role in ((source, "source"), (target, "target"))
     ]
-    guess = next((pair for pair in GUESSES if all(name in table.folded for name in pair)), None)
+    guess = _guess(table)
     others = [name for name in table.columns if name not in named]
     if guess is not None and not any(named):
-        named = [table.folded[name] for name in guess]
+        named = list(guess)
     elif len(others) == named.count(None):
         named = [name or others.pop(0) for name in named]
     if None in named:
@@ -126,6 +129,12 @@ def find_columns(path: str | Path, source: str | None, target: str | None) -> tu
     if first == second:
         raise SesameError(f"{file}: --source and --target are the same column {first!r}; name two")
     return first, second
+
+
+def _guess(table: Table) -> tuple[str, str] | None:
+    """The columns whose names say that they are source and answer."""
+    found = next((pair for pair in GUESSES if all(name in table.folded for name in pair)), None)
+    return None if found is None else (table.folded[found[0]], table.folded[found[1]])
 
 
 def _json_names(file: Path) -> list[str]:
@@ -222,11 +231,9 @@ def _is_heading(cells: list[str], place: str) -> bool:
 
 
 def _columns(file: Path, fields: tuple[str, str] | None) -> Iterator[Pair]:
-    table = read_table(file, fields or [name for pair in GUESSES for name in pair])
-    guess = next((pair for pair in GUESSES if all(name in table.folded for name in pair)), None)
-    if fields is None and guess is not None:
-        fields = (table.folded[guess[0]], table.folded[guess[1]])
-    elif fields is None and (not table.header or len(table.columns) == 2):
+    table = read_table(file, fields or GUESSED)
+    fields = fields or _guess(table)
+    if fields is None and (not table.header or len(table.columns) == 2):
         fields = (table.columns[0], table.columns[1]) if len(table.columns) > 1 else None
     if fields is None:
         raise SesameError(f"{file}: two columns are needed to guess, found {table.shown()}; give a table of two")
