@@ -15,7 +15,7 @@ from sesame.backbones import BACKBONES
 from sesame.checkpoint.hf import FAMILIES
 from sesame.config import build, merge, parse_setting, read_toml, unknown
 from sesame.errors import SesameError
-from sesame.objectives import CONFIGS
+from sesame.objectives import CONFIGS, check_together
 from sesame.text.template import Template
 from sesame.train.optim import OptimConfig
 from sesame.train.schedule import Schedule
@@ -193,6 +193,7 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
             objectives[name] = build(CONFIGS[name], values, f"{place}: objectives.{name}")
     if not objectives:
         raise SesameError(f"{place}: no objective; add one, such as [objectives.mlm]")
+    check_together(objectives)
     stages = {name: stage for name, stage in recipe.stages.items() if stage.share > 0}
     if not stages:
         raise SesameError(f"{place}: no stage with a share above 0")

@@ -86,7 +86,7 @@ def test_the_varlen_kernel_equals_the_padded_way(rate: float) -> None:
     rows = core.EndToEnd(offsets, 128, offsets, 128)
     found = torch.stack([core.varlen(q, k, v, rows, rate) for _ in range(1 if rate == 0 else 400)]).float().mean(0)
     wanted = core._varlen_padded(q, k, v, rows, 0.0).float()
-    assert float((found - wanted).abs().max()) < (0.02 if rate == 0 else 0.3)
+    assert float((found - wanted).detach().abs().max()) < (0.02 if rate == 0 else 0.3)
     ours, theirs = (torch.autograd.grad(x.square().sum(), (q, k, v), retain_graph=True) for x in (found, wanted))
     assert all(float((a - b).abs().max()) < (0.1 if rate == 0 else 2.0) for a, b in zip(ours, theirs, strict=True))
 

@@ -263,12 +263,19 @@ def test_a_step_tells_the_figures_of_all_micro_batches() -> None:
     batches = [rtd_of(model).corrupt(rows(8, 30, ragged=True, seed=seed)) for seed in (1, 2)]
     counts = count_targets(batches)
     optimizer = build_optimizer(model, OptimConfig())
-    found = one_step(model, model, optimizer, batches, counts, 1.0, CPU).figures
-    assert set(found) == {"mlm_accuracy", "replaced", "rtd_recall", "rtd_precision"}
-    assert float(found["mlm_accuracy"][1]) == float(counts["mlm"])
-    assert float(found["replaced"][1]) == float(counts["rtd"]) == sum(int(batch.lengths.sum()) for batch in batches)
-    assert float(found["rtd_recall"][1]) == float(found["replaced"][0])
-    assert float(found["rtd_recall"][0]) == float(found["rtd_precision"][0])
+    told = one_step(model, model, optimizer, batches, counts, 1.0, CPU)
+    found = dict(zip(told.names, told.values.tolist(), strict=True))
+    assert {name for kind, name in found if kind == "part"} == {
+        "mlm_accuracy",
+        "replaced",
+        "rtd_recall",
+        "rtd_precision",
+    }
+    assert found["of", "mlm_accuracy"] == found["count", "mlm"] == float(counts["mlm"])
+    tokens = sum(int(batch.lengths.sum()) for batch in batches)
+    assert found["of", "replaced"] == found["count", "rtd"] == found["tokens", ""] == tokens
+    assert found["of", "rtd_recall"] == found["part", "replaced"]
+    assert found["part", "rtd_recall"] == found["part", "rtd_precision"]
 
 
 @pytest.mark.slow

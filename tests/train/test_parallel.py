@@ -18,6 +18,7 @@ from sesame.train.loop import Clock, Hooks, Window, _decide, _Stop
 from sesame.train.meeting import meet
 from sesame.train.parallel import ALONE, World, buckets, share_of
 from sesame.train.state import State
+from sesame.train.step import Told
 
 
 def on_ranks(monkeypatch: pytest.MonkeyPatch, ranks: int, work: Callable[[World], Any]) -> list[Any]:
@@ -73,18 +74,22 @@ def test_gradients_are_summed_and_those_of_nobody_stay_none(monkeypatch: pytest.
 def test_a_window_is_read_over_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(world: World) -> Any:
         share = float(world.rank + 1)
-        return Window(
-            steps=[4, 5],
-            losses=[torch.tensor(share), torch.tensor(2 * share)],
-            norms=[torch.tensor(0.5), torch.tensor(0.25)],  # of the summed gradients: alike everywhere
-            totals={"mlm": torch.tensor(10 * share)},
-            counts={"mlm": torch.tensor(6)},  # summed before the backward pass
-            tokens=[torch.tensor(7 * (world.rank + 1))],
-            places=10,
-        ).read(world)
+        first = {
+            ("loss", ""): share,
+            ("tokens", ""): 3 * share,
+            ("total", "mlm"): 10 * share,
+            ("part", "right"): share,
+            ("of", "right"): 4.0,
+            ("norm", ""): 0.5,  # of the summed gradients: alike everywhere
+            ("count", "mlm"): 4.0,  # summed before the backward pass
+        }
+        second = {("total", "nsp"): 6 * share, ("loss", ""): 2 * share, ("norm", ""): 0.25, ("count", "nsp"): 2.0}
+        second |= {("tokens", ""): 4 * share}  # a step of another kind of batch
+        told = [Told(tuple(each), torch.tensor(list(each.values())).double()) for each in (first, second)]
+        return Window(steps=[4, 5], told=told, places=10).read(world)
 
     for seen in on_ranks(monkeypatch, 2, work):
-        assert seen == ([3.0, 6.0], [0.5, 0.25], 21, 20, {"mlm": 5.0})
+        assert seen == ([3.0, 6.0], [0.5, 0.25], 21, 20, {"mlm": 7.5, "nsp": 9.0, "right": 3 / 8})
 
 
 def test_rank_0_reads_the_clock_and_any_rank_may_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

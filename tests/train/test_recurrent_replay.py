@@ -79,7 +79,7 @@ def _batch(model: Model, seed: int) -> Batch:
     labels = torch.randint(5, 100, (8, 12), generator=luck)
     labels = torch.where(torch.arange(12) < torch.randint(3, 13, (8, 1), generator=luck), labels, IGNORE)
     batch = Batch(torch.randint(5, 100, (8, 16), generator=luck), lengths).with_targets(seq2seq=Targets(labels))
-    return model.objective.corrupt(batch).to(torch.device("cuda"))
+    return model.objective.corrupt(batch).to(torch.device("cuda"), pin=True)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
@@ -94,7 +94,7 @@ def test_recorded_steps_equal_plain_ones(kind: str, dropout: float) -> None:
         for step in range(PLAIN + 6):
             take_step(model, call, optimizer, [_batch(model, step)], 1.0, machine, step, window)
         ends.append([p.detach().clone() for p in model.parameters()])
-        losses.append(torch.stack(window.losses))
+        losses.append(torch.tensor(window.read().losses))
     assert isinstance(call, Replay)
     assert call.known
     if kind == "hard":  # another draw is another path

@@ -2,6 +2,9 @@
 
 `ids` is (B, L), a row is valid up to its length. `real` tells where the valid places are, for backbones that leave the
 padding out: they unpad once at the door and pad once at the exit, so that nobody else meets a second layout.
+
+On its way to a GPU a batch is one array of bytes, over which its tensors lie (`whole`): moving it is one operation and not
+ten. Each of them hands the interpreter to the threads that load, and a small model has no time to wait for it ten times.
 """
 
 from collections.abc import Callable, Hashable
@@ -13,6 +16,7 @@ from torch import Tensor
 
 IGNORE = -100
 """The label of a place that carries no target."""
+ALIGNED = 64  # bytes: every tensor in a batch of one array begins at a multiple, as kernels want it
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Batch:
     full: bool = False  # no padding at all: attention needs no mask
     real: Real | None = None
     targets: dict[str, Targets] = field(default_factory=dict)
+    whole: Tensor | None = None  # bytes: the array over which the tensors lie, if they do
 
     @property
     def size(self) -> int:
@@ -73,25 +78,45 @@ class Batch:
         or a number so many multiples away from it."""
         size, width = self.ids.shape
         rows = -(-(multiple - 1) // width)  # that the longest fill needs
-        places = torch.arange(width)[None, :] < self.lengths[:, None]
+        device = self.ids.device
+        places = torch.arange(width, device=device)[None, :] < self.lengths[:, None]
         at = places.flatten().nonzero()[:, 0]
         fill = (anchor - len(at)) % multiple
         ends = torch.cumsum(self.lengths, 0)
-        fills = (torch.arange(1, rows + 1) * width).clamp(max=fill) + len(at)
-        offsets = torch.cat([torch.zeros(1, dtype=torch.long), ends, fills]).int()
+        fills = (torch.arange(1, rows + 1, device=device) * width).clamp(max=fill) + len(at)
+        offsets = torch.cat([ends.new_zeros(1), ends, fills]).int()
         at = torch.cat([at, at.new_full((fill,), size * width)])
         return replace(self, full=False, real=Real(at, offsets, width))
 
     def to(self, device: torch.device, pin: bool = False) -> "Batch":
-        """Move every tensor; with `pin` through page-locked memory, without waiting."""
+        """Move every tensor; with `pin` all of them in one array, through page-locked memory, without waiting."""
+        if not pin:
+            return self.map(lambda tensor: tensor.to(device))
+        return self.over(self.joined(pin=True).to(device, non_blocking=True))
 
-        def move(tensor: Tensor) -> Tensor:
-            return tensor.pin_memory().to(device, non_blocking=True) if pin else tensor.to(device)
+    def joined(self, pin: bool = False) -> Tensor:
+        """All tensors in one array of bytes, which `over` reads."""
+        whole = torch.empty(sum(_room(tensor) for tensor in self.tensors()), dtype=torch.uint8, pin_memory=pin)
+        for into, tensor in zip(self.over(whole).tensors(), self.tensors(), strict=True):
+            into.copy_(tensor)
+        return whole
 
-        return self.map(move)
+    def over(self, whole: Tensor) -> "Batch":
+        """The same batch, its tensors lying over this array: whoever writes there changes them."""
+        store, at = whole.untyped_storage(), whole.storage_offset()
+
+        def lay(tensor: Tensor) -> Tensor:
+            nonlocal at
+            # Not a view to autograd: a compiler would ask where it comes from.
+            found = torch.empty(0, dtype=tensor.dtype, device=whole.device)
+            found.set_(store, at // tensor.element_size(), tensor.shape, tensor.contiguous().stride())
+            at += _room(tensor)
+            return found
+
+        return replace(self.map(lay), whole=whole)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """The same batch with every tensor changed."""
+        """The same batch with every tensor changed, each by itself."""
 
         def walk(value: Any) -> Any:
             if isinstance(value, Tensor):
@@ -102,7 +127,7 @@ class Batch:
                 return {name: walk(inner) for name, inner in value.items()}
             return value
 
-        return Batch(**{item.name: walk(getattr(self, item.name)) for item in fields(self)})
+        return Batch(**{item.name: walk(getattr(self, item.name)) for item in fields(self) if item.name != "whole"})
 
     def tensors(self) -> list[Tensor]:
         """All of them, in an order that depends on the layout alone."""
@@ -117,7 +142,13 @@ class Batch:
 
     def layout(self) -> Hashable:
         """Equal for batches that differ in the numbers of their tensors only."""
-        present = tuple(item.name for item in fields(self) if getattr(self, item.name) is not None)
+        parts = (item.name for item in fields(self) if item.name != "whole")
+        present = tuple(name for name in parts if getattr(self, name) is not None)
         tensors = tuple((tuple(tensor.shape), tensor.dtype) for tensor in self.tensors())
         longest = None if self.real is None else self.real.longest
         return present, self.full, longest, tuple(self.targets), tensors
+
+
+def _room(tensor: Tensor) -> int:
+    """Bytes that a tensor takes in a batch of one array."""
+    return -(-tensor.numel() * tensor.element_size() // ALIGNED) * ALIGNED

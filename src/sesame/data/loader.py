@@ -1,14 +1,16 @@
 """The loader: batch number n of a stage, at once and always the same.
 
 It has no state but its settings: a batch is a function of (seed, step), so a run resumes in O(1) and needs no worker
-processes to be kept alive. A few threads prepare the next steps while the device computes; NumPy and PyTorch release the
-interpreter lock in the work that matters.
+processes to be kept alive. Threads prepare the next steps while the device computes. NumPy and PyTorch release the
+interpreter in the work that matters, but every operation asks for it back, and the thread that feeds the device must not
+stand in a queue of eight for it: so one thread loads, and another one joins whenever the device had to wait for a batch.
 """
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 import numpy as np
 import torch
@@ -121,23 +123,16 @@ class Prefetcher:
         first: int,
         threads: int = 1,
     ) -> None:
-        self.load_step, self.device, self.ahead = load, device, threads + 2  # nobody is idle while two steps are ready
+        """`threads`: at most so many load at the same time."""
+        self.load_step, self.device, self.most = load, device, threads
         # Each thread of a GPU's loader computes alone: teams of threads would take the cores from the one that feeds the GPU.
         self.cores = torch.get_num_threads()
-        each = 1 if device.type == "cuda" else self.cores
-        self.pool = ThreadPoolExecutor(threads, "loader", initializer=torch.set_num_threads, initargs=(each,))
+        self.each = 1 if device.type == "cuda" else self.cores
+        self.threads: list[threading.Thread] = []
+        self.jobs: SimpleQueue[tuple[int, Future[list[Batch]]] | None] = SimpleQueue()
         self.waiting: dict[int, Future[list[Batch]]] = {}
-        self.lock = threading.Lock()
         self._fill(first)
-
-    def _fill(self, first: int) -> None:
-        for step in range(first, first + self.ahead):
-            if step not in self.waiting:
-                self.waiting[step] = self.pool.submit(self._prepare, step)
-
-    def _prepare(self, step: int) -> list[Batch]:
-        pin = self.device.type == "cuda"
-        return [batch.to(self.device, pin=pin) for batch in self.load_step(step)]
+        self.hurry()
 
     def get(self, step: int) -> list[Batch]:
         """The batches of a step; steps other than the next one are fetched anew (after a roll-back)."""
@@ -146,6 +141,35 @@ class Prefetcher:
             self.waiting.pop(old).cancel()
         return self.waiting.pop(step).result()
 
+    def hurry(self) -> None:
+        """One more thread: the device had to wait."""
+        if len(self.threads) < self.most:
+            self.threads.append(threading.Thread(target=self._work, name="loader", daemon=True))
+            self.threads[-1].start()
+
     def close(self) -> None:
-        self.pool.shutdown(wait=True, cancel_futures=True)
+        for future in self.waiting.values():
+            future.cancel()
+        for _ in self.threads:
+            self.jobs.put(None)
+        for thread in self.threads:
+            thread.join()
         torch.set_num_threads(self.cores)  # threads that start later ask what the last one set
+
+    def _fill(self, first: int) -> None:
+        for step in range(first, first + self.most + 2):  # nobody is idle while two steps are ready
+            if step not in self.waiting:
+                self.waiting[step] = Future()
+                self.jobs.put((step, self.waiting[step]))
+
+    def _work(self) -> None:
+        torch.set_num_threads(self.each)
+        while (job := self.jobs.get()) is not None:
+            step, future = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                pin = self.device.type == "cuda"
+                future.set_result([batch.to(self.device, pin=pin) for batch in self.load_step(step)])
+            except BaseException as error:  # whoever asks for the step is told
+                future.set_exception(error)

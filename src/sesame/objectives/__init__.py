@@ -212,14 +212,19 @@ BUILDERS: dict[str, Callable[..., Objective]] = {
 }
 
 
-def build(configs: Mapping[str, Any], backbone: Backbone, vocab: Vocab) -> Together:
-    """The objectives of a recipe, together."""
+def check_together(configs: Mapping[str, Any]) -> None:
+    """Some objectives leave no room for others."""
     if {"mlm", "rtd"} <= set(configs):
         raise SesameError("objectives.rtd masks and restores tokens by itself; leave objectives.mlm out")
     if "plm" in configs and len(configs) > 1:
         raise SesameError("objectives.plm runs the model in its own way; leave the other objectives out")
     if getattr(configs.get("clm"), "part", 0) and len(configs) > 1:
         raise SesameError("objectives.clm.part reads rows in its own way; leave the other objectives or part out")
+
+
+def build(configs: Mapping[str, Any], backbone: Backbone, vocab: Vocab) -> Together:
+    """The objectives of a recipe, together."""
+    check_together(configs)
     return Together({name: BUILDERS[name](config, backbone, vocab) for name, config in configs.items()})
 
 
@@ -234,4 +239,5 @@ __all__ = [
     "Together",
     "Vocab",
     "build",
+    "check_together",
 ]

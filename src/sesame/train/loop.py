@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sesame import chance
 from sesame.data.batch import Batch
@@ -31,9 +31,10 @@ from sesame.train.queue import Queue
 from sesame.train.replay import Replay
 from sesame.train.schedule import Schedule
 from sesame.train.state import Snapshot, State
-from sesame.train.step import Model, count_targets, one_step
+from sesame.train.step import Model, Name, Told, count_targets, one_step
 
 WINDOW = 10  # steps between two looks at the losses
+LATE = 1e-3  # seconds of waiting for a batch, after which the loaders are too few
 RANKS_APART = 1 << 20  # more micro-batches than a step ever has: every rank's dropout is its own
 
 
@@ -71,17 +72,15 @@ class Clock:
         return step >= round(self.steps * self.last)
 
 
+ALIKE = ("norm", "count")  # of what a step tells: the same on every rank
+
+
 @dataclass
 class Window:
     """What happened since the last look, still on the device."""
 
     steps: list[int] = field(default_factory=list)
-    losses: list[Tensor] = field(default_factory=list)
-    norms: list[Tensor] = field(default_factory=list)
-    totals: dict[str, Tensor] = field(default_factory=dict)
-    counts: dict[str, Tensor] = field(default_factory=dict)
-    figures: dict[str, Tensor] = field(default_factory=dict)  # how many of how many
-    tokens: list[Tensor] = field(default_factory=list)  # real ones
+    told: list[Told] = field(default_factory=list)
     places: int = 0  # tokens and padding
     rate: float = 0.0
     waited: float = 0.0  # seconds, for data, with nothing else to do
@@ -89,22 +88,19 @@ class Window:
 
     def read(self, world: World = ALONE) -> "Seen":
         """All of it in one transfer, over all ranks."""
-        terms = [*self.totals.values()]
-        counts = [self.counts[name] for name in self.totals]
-        kept = [*self.norms, *counts]  # the same on every rank
-        mine = [*self.losses, torch.stack(self.tokens).sum(), *terms, *(x for f in self.figures.values() for x in f)]
-        values = torch.stack([x.double() for x in (*kept, *mine)]).cpu()
-        places = torch.tensor([self.places], dtype=torch.float64)
-        summed = world.sum(torch.cat([values[len(kept) :], places])).tolist()
-        alike, steps = values[: len(kept)].tolist(), len(self.losses)
-        ends = steps + 1 + len(terms)
-        totals = zip(self.totals, summed[steps + 1 : ends], alike[steps:], strict=True)
-        means = {name: total / max(1.0, count) for name, total, count in totals}
-        parts = summed[ends:-1]
-        means |= {
-            name: part / max(1.0, of) for name, part, of in zip(self.figures, parts[::2], parts[1::2], strict=True)
-        }
-        return Seen(summed[:steps], alike[:steps], int(summed[steps]), int(summed[-1]), means)
+        names = [name for one in self.told for name in one.names]
+        values = torch.cat([one.values for one in self.told]).cpu()
+        mine = torch.tensor([kind not in ALIKE for kind, _ in names])
+        summed = world.sum(torch.cat([values[mine], torch.tensor([self.places], dtype=torch.float64)]))
+        values[mine] = summed[:-1]
+        found: dict[Name, list[float]] = {}
+        for name, value in zip(names, values.tolist(), strict=True):
+            found.setdefault(name, []).append(value)
+        sums = {name: sum(each) for name, each in found.items()}
+        terms = [name for kind, name in found if kind == "total"]
+        means = {name: sums["total", name] / max(1.0, sums["count", name]) for name in terms}
+        means |= {name: sums["part", name] / max(1.0, sums["of", name]) for kind, name in found if kind == "part"}
+        return Seen(found["loss", ""], found["norm", ""], int(sums["tokens", ""]), int(summed[-1]), means)
 
 
 class Seen(NamedTuple):
@@ -157,7 +153,7 @@ def fit(
     snapshot = Snapshot(model, optimizer, state)
     fetcher = Prefetcher(load, machine.device, state.stage_step, threads=threads)
     stop, queue = _Stop(), Queue(machine.device)
-    window = Window()
+    window, first = Window(), state.step
     model.train()
     try:
         with stop:
@@ -166,7 +162,10 @@ def fit(
                 if state.step not in state.skipped:
                     asked = time.monotonic()
                     batches = fetcher.get(state.stage_step)
-                    window.waited += queue.idle_since(asked)
+                    waited = queue.idle_since(asked)
+                    if waited > LATE and state.step > first:
+                        fetcher.hurry()
+                    window.waited += waited
                     factor = schedule.factor(now.progress, state.step)
                     hooks.before(now.progress)
                     optimizer.set_rate(rate * factor)
@@ -226,22 +225,14 @@ def take_step(
     world: World = ALONE,
 ) -> None:
     """One optimiser step over all micro-batches of all ranks, noted in `window`."""
-    counts = world.sum_by_name(count_targets(batches))
     seeds = [chance.key(seed, number + world.rank * RANKS_APART) >> 1 for number in range(len(batches))]
     if isinstance(call, Replay) and len(batches) == 1 and world is ALONE:
-        found = call.step(optimizer, batches[0], counts, clip, machine, seeds[0])
+        told = call.step(optimizer, batches[0], clip, machine, seeds[0])
     else:
-        found = one_step(model, call, optimizer, batches, counts, clip, machine, seeds, world)
-    for name, total in found.totals.items():
-        window.totals[name] = window.totals.get(name, 0) + total
-    for name, figure in found.figures.items():
-        window.figures[name] = window.figures.get(name, 0) + figure
-    for name, count in counts.items():
-        window.counts[name] = window.counts.get(name, 0) + count
-    window.tokens += [batch.lengths.sum() for batch in batches]
+        counts = world.sum_by_name(count_targets(batches))
+        told = one_step(model, call, optimizer, batches, counts, clip, machine, seeds, world)
+    window.told.append(told)
     window.places += sum(batch.ids.numel() for batch in batches)
-    window.losses.append(found.loss)
-    window.norms.append(found.norm)
 
 
 def _look(

@@ -57,6 +57,7 @@ class Optimizer:
 
     def __init__(self, parts: list[torch.optim.Optimizer], ema: float = 0.0) -> None:
         self.parts, self.ema = parts, ema
+        self.rate = 0.0  # the common one, as it was last set
         self.version = 0  # which arrays hold its memory; a recorded step is good for one version
         self._members = {id(p) for part in parts for group in part.param_groups for p in group["params"]}
 
@@ -93,6 +94,7 @@ class Optimizer:
                 p.copy_(kept[MEAN])
 
     def set_rate(self, rate: float) -> None:
+        self.rate = rate
         for group in self.groups():
             group["lr"] = rate * group.get("scale", 1.0)
 
@@ -130,7 +132,9 @@ Scales = Mapping[nn.Parameter, float]
 
 
 def build_optimizer(model: nn.Module, config: OptimConfig, scales: Scales | None = None) -> Optimizer:
-    return Optimizer(_parts(model, config, scales), config.ema)
+    found = Optimizer(_parts(model, config, scales), config.ema)
+    found.set_rate(config.rate)
+    return found
 
 
 def _parts(model: nn.Module, config: OptimConfig, scales: Scales | None) -> list[torch.optim.Optimizer]:

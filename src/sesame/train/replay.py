@@ -5,7 +5,8 @@
 
 Relations: torch.compile fuses kernels, but takes half a minute; a recording takes a tenth of a second, which suits
 fine-tuning. Pre-training does both: what was compiled is recorded, so that a small model does not wait for its launches
-while the loaders take the interpreter. Dropout still follows the seed and the rate its schedule: a graph reads both anew
+while the loaders take the interpreter. A step that is played back is five operations: a copy of the batch, the rate, the
+seed, the graph, a copy of what it tells. Dropout still follows the seed and the rate its schedule: a graph reads both anew
 each time. Rare shapes are never recorded, nor are steps of several micro-batches.
 """
 
@@ -23,7 +24,7 @@ from sesame.progress import say
 from sesame.train.optim import Optimizer
 from sesame.train.precision import Machine
 from sesame.train.shadow import Shadow
-from sesame.train.step import Counts, Outcome, one_step
+from sesame.train.step import Told, count_targets, one_step
 
 PLAIN = 2  # steps of a shape before it is recorded; they also build what must not be built while recording
 MOST = 48  # recordings; they share one memory, the graphs themselves take a few megabytes each
@@ -33,8 +34,7 @@ MOST = 48  # recordings; they share one memory, the graphs themselves take a few
 class Recording:
     graph: torch.cuda.CUDAGraph
     batch: Batch
-    counts: Counts
-    outcome: Outcome
+    told: Told
 
 
 class Replay(Shadow):
@@ -47,7 +47,7 @@ class Replay(Shadow):
         self.seen: Counter[Hashable] = Counter()
         self.known: dict[Hashable, Recording] = {}
         self.pool = torch.cuda.graph_pool_handle()
-        self.rates: list[Tensor] = []  # of the optimiser's groups, on the device
+        self.rate = torch.zeros((), device=self.pairs[0][0].device)
         self.most = MOST
 
     def forget(self) -> None:
@@ -56,39 +56,29 @@ class Replay(Shadow):
         self.seen.clear()
         self.pool = torch.cuda.graph_pool_handle()  # the old one ended with its last recording
 
-    def step(
-        self, optimizer: Optimizer, batch: Batch, counts: Counts, clip: float, machine: Machine, seed: int
-    ) -> Outcome:
+    def step(self, optimizer: Optimizer, batch: Batch, clip: float, machine: Machine, seed: int) -> Told:
         trained = tuple(owner.requires_grad for owner, _ in self.pairs)
         shape = (batch.layout(), trained, optimizer.version, clip)
         found = self.known.get(shape)
         if found is None:
             self.seen[shape] += 1
             if self.seen[shape] > PLAIN and len(self.known) < self.most and optimizer.recordable:
-                found = self._try_to_record(optimizer, batch, counts, clip, machine)
+                found = self._try_to_record(optimizer, batch, clip, machine)
             if found is None:
-                return one_step(self.source, self, optimizer, [batch], counts, clip, machine, [seed])
+                return one_step(self.source, self, optimizer, [batch], count_targets([batch]), clip, machine, [seed])
             self.known[shape] = found
-        for into, fresh in zip(found.batch.tensors(), batch.tensors(), strict=True):
-            into.copy_(fresh)
-        for name, count in counts.items():
-            found.counts[name].copy_(count)
-        for rate, group in zip(self.rates, optimizer.groups(), strict=True):
-            rate.fill_(group["lr"])
+        _copy(batch, found.batch)
+        self.rate.fill_(optimizer.rate)
         torch.manual_seed(seed)
         found.graph.replay()
-        kept = found.outcome
-        totals, figures = ({name: x.clone() for name, x in each.items()} for each in (kept.totals, kept.figures))
-        return Outcome(kept.loss.clone(), kept.norm.clone(), totals, figures)
+        return Told(found.told.names, found.told.values.clone())
 
-    def _try_to_record(
-        self, optimizer: Optimizer, batch: Batch, counts: Counts, clip: float, machine: Machine
-    ) -> Recording | None:
+    def _try_to_record(self, optimizer: Optimizer, batch: Batch, clip: float, machine: Machine) -> Recording | None:
         """None where the memory does not suffice or a step waits for the device: steps then run as they are, from now on."""
         torch.cuda.empty_cache()  # recordings have a memory of their own: give back what plain steps had taken
         stream = torch.cuda.current_stream()
         try:
-            return self._record(optimizer, batch, counts, clip, machine)
+            return self._record(optimizer, batch, clip, machine)
         except RuntimeError as error:
             say(f"steps are launched one by one from here on, recording them failed: {str(error).splitlines()[0]}")
             self.most = 0
@@ -97,27 +87,35 @@ class Replay(Shadow):
             torch.cuda.empty_cache()
             return None
 
-    def _record(self, optimizer: Optimizer, batch: Batch, counts: Counts, clip: float, machine: Machine) -> Recording:
-        batch, counts = batch.map(Tensor.clone), {name: count.clone() for name, count in counts.items()}
+    def _record(self, optimizer: Optimizer, batch: Batch, clip: float, machine: Machine) -> Recording:
+        batch = batch.map(Tensor.clone) if batch.whole is None else batch.over(batch.whole.clone())
         graph = torch.cuda.CUDAGraph()
         with (
-            self._rates_on_device(optimizer),
             torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"),  # loaders go on meanwhile
+            self._rate_on_device(optimizer),
         ):
-            outcome = one_step(self.source, self, optimizer, [batch], counts, clip, machine)
+            told = one_step(self.source, self, optimizer, [batch], count_targets([batch]), clip, machine)
         optimizer.zero_grad()  # gradients live in the recordings' memory: nobody else may hold on to them
-        return Recording(graph, batch, counts, outcome)
+        return Recording(graph, batch, told)
 
     @contextmanager
-    def _rates_on_device(self, optimizer: Optimizer) -> Iterator[None]:
+    def _rate_on_device(self, optimizer: Optimizer) -> Iterator[None]:
         groups = optimizer.groups()
-        if not self.rates:
-            self.rates = [torch.zeros((), device=self.pairs[0][0].device) for _ in groups]
         before = [dict(group) for group in groups]
-        for rate, group in zip(self.rates, groups, strict=True):
-            group |= {"lr": rate} | ({"capturable": True} if "capturable" in group else {})
+        for group in groups:
+            group |= {"lr": self.rate * group.get("scale", 1.0)}
+            group |= {"capturable": True} if "capturable" in group else {}
         try:
             yield
         finally:
             for kept, group in zip(before, groups, strict=True):
                 group |= kept
+
+
+def _copy(batch: Batch, into: Batch) -> None:
+    """Batches of one layout; at once where both are one array."""
+    if batch.whole is not None and into.whole is not None:
+        into.whole.copy_(batch.whole)
+        return
+    for old, fresh in zip(into.tensors(), batch.tensors(), strict=True):
+        old.copy_(fresh)

@@ -4,7 +4,8 @@ gradients = Σ over micro-batches of d(weight * total / count);  clip their norm
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +24,15 @@ Counts = dict[str, Tensor]
 """Targets of the whole step, by name: what the sums are divided by."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    loss: Tensor
-    norm: Tensor  # of the gradients, before they were clipped
-    totals: dict[str, Tensor]  # summed losses of each term
-    figures: dict[str, Tensor] = field(default_factory=dict)  # the terms' health, (2,): how many of how many
+Name = tuple[str, str]
+"""What a number is ("loss", "norm", "tokens"; "total" and "count" of a term; "part" and "of" a figure), and whose."""
+
+
+class Told(NamedTuple):
+    """All that a step tells, as one array that stays on the device until it is asked for."""
+
+    names: tuple[Name, ...]
+    values: Tensor  # like names, float64
 
 
 def one_step(
@@ -41,32 +45,39 @@ def one_step(
     machine: Machine,
     seeds: Sequence[int] = (),
     world: World = ALONE,
-) -> Outcome:
+) -> Told:
     """Over all micro-batches of all ranks. `seeds`: where the chance of each of them starts, if it is to be set."""
     optimizer.zero_grad()
     if isinstance(call, Shadow):
         call.refresh()  # here, not after the step: weights also change by going back and by going on
-    loss = torch.zeros((), device=machine.device)
-    totals: dict[str, Tensor] = {}
-    figures: dict[str, Tensor] = {}
+    told: dict[Name, Tensor] = {}
+
+    def add(kind: str, name: str, value: Tensor) -> None:
+        value = value.double()
+        told[kind, name] = told[kind, name] + value if (kind, name) in told else value
+
     for number, batch in enumerate(batches):
         if seeds:
             torch.manual_seed(seeds[number])
         with machine.autocast():
-            terms = call(batch)
+            terms = call(replace(batch, whole=None))  # what is compiled knows tensors, not the array beneath
         part = step_loss(terms, counts)
         part.backward()  # type: ignore[no-untyped-call]
         if isinstance(call, Shadow):
             call.gather()
-        loss += part.detach()
+        add("loss", "", part.detach())
+        add("tokens", "", batch.lengths.sum())
         for term in terms:
-            totals[term.name] = totals.get(term.name, 0) + term.total.detach().float()
+            add("total", term.name, term.total.detach())
             for name, figure in term.figures.items():
-                figures[name] = figures.get(name, 0) + figure.double()
+                add("part", name, figure[0])
+                add("of", name, figure[1])
     world.sum_gradients(not_shared(model))  # those of shares were summed on the way
-    norm = clip_gradients(model, clip)
+    add("norm", "", clip_gradients(model, clip))
     optimizer.step()
-    return Outcome(loss, norm.float(), totals, figures)
+    for name, count in counts.items():
+        add("count", name, count)
+    return Told(tuple(told), torch.stack(list(told.values())))
 
 
 def clip_gradients(model: nn.Module, clip: float) -> Tensor:
