@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import Gate, Job, Pipeline, warm_up
+from side_by_side import shared_device
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "methods.md"
@@ -48,7 +49,7 @@ ASKED = ("size", "budget", "seeds", "rows", "vocab", "seed")  # what two results
 
 def left_out(name: str) -> str:
     """Why a recipe cannot be compared on plain text in one language; "" if it can."""
-    from sesame.recipe import read_recipe
+    from sesame.recipe import read_recipe, resolve
 
     recipe = read_recipe(name)
     objectives = {name for name, values in recipe.get("objectives", {}).items() if values is not False}
@@ -58,6 +59,8 @@ def left_out(name: str) -> str:
         return "reads dialogues"
     if recipe.get("backbone", {}).get("kind", "encoder") not in ENCODERS:
         return "is no encoder"
+    if resolve(name).continues:
+        return "is a decoder; benchmarks/perplexities.py measures it"
     if recipe.get("languages", {}).get("translated") and objectives & {"mlm", "rtd"}:
         return "needs translations; benchmarks/retrieval.py compares it"
     return ""
@@ -166,11 +169,16 @@ def reached(name: str, given: argparse.Namespace) -> dict[str, Any]:
         "parameters": sum(p.numel() for p in encoder.parameters()),
         "steps": 0 if name == SCRATCH else max((line["step"] for line in steps), default=0),
         "tokens": 0 if name == SCRATCH else max((line["tokens"] for line in steps), default=0),
+        "rates": quartiles([line["tokens_per_second"] for line in steps]),  # unequal ones: the machine was not quiet
         "mfu": statistics.median([line["mfu"] for line in steps if "mfu" in line] or [0.0]),
         "held_out": looks[-1] if looks else {},
         "scores": scores,
         "machine": f"{device}; {report.machine()}",
     }
+
+
+def quartiles(values: list[float]) -> list[int]:
+    return [round(value) for value in statistics.quantiles(values)] if len(values) > 1 else []
 
 
 def asked(given: argparse.Namespace) -> dict[str, Any]:
@@ -200,6 +208,12 @@ def keep(name: str, seconds: dict[str, float], given: argparse.Namespace) -> Non
 
 
 def compare(given: argparse.Namespace, began: float) -> None:
+    with shared_device() as how:
+        os.environ |= how
+        _compare(given, began)
+
+
+def _compare(given: argparse.Namespace, began: float) -> None:
     paths = [str(ROOT / "src"), str(ROOT / "benchmarks"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     warm_up(IMPORTS)

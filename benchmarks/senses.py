@@ -11,7 +11,7 @@ told. WiC: is a word used in the same sense in two sentences? Yes above a thresh
 those that are best on the training pairs. A static vector of an occurrence is the mean of the other words' vectors: the
 word's own vector is the same everywhere and tells nothing (RUSSE: one cluster, ARI 0; WiC: chance, 50 %). It is given plain,
 and with frequent words counting less, a / (a + p) (Arora, Liang & Ma 2017, https://openreview.net/forum?id=SyK00v5xx), p by
-the word's place in the file, which follows frequency.
+the word's place in the file, which follows frequency. A model's vector is given with the word in its place, and with a mask.
 """
 
 import argparse
@@ -38,6 +38,7 @@ RUSSE = ("wiki-wiki", "bts-rnc", "active-dict")
 LAYERS = ("last", "second-to-last", "sum-last-4")  # all of them are read off the last four
 SHOWN = "лук"
 WAYS = {"context": False, "context, weighted": True}  # of static vectors: whether frequent words count less
+HIDING = {"": False, ", word hidden": True}  # of models: whether a mask stands in the place of the word
 RARE = 1e-3  # a word of this share counts half
 WORD = re.compile(r"\w+(?:-\w+)*")
 
@@ -60,7 +61,7 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
 # ---- vectors --------------------------------------------------------------------------------------------------------
 
 
-def of_model(folder: str) -> Embedder:
+def of_model(folder: str, hide: bool = False) -> Embedder:
     """The last four layers (or all, if there are fewer) beside each other."""
     parts = load_parts(folder)
     assert parts.tokenizer is not None, f"{folder} has no tokenizer"
@@ -68,7 +69,7 @@ def of_model(folder: str) -> Embedder:
 
     def vectors(occurrences: list[Occurrence]) -> Matrix:
         with bar("states", len(occurrences), "words") as shown:
-            found = contextual(parts.backbone, tokenizer, occurrences, "concat-last-4", shown)
+            found = contextual(parts.backbone, tokenizer, occurrences, "concat-last-4", shown, hide=hide)
         return found.reshape(len(found), -1, parts.backbone.width)
 
     return vectors
@@ -187,7 +188,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="all figures as JSON")
     wanted = parser.parse_args()
     found: list[dict[str, Any]] = []
-    models = [(f"{name}, {wanted.layers}", of_model(name)) for name in wanted.russian]
+    models = [
+        (f"{name}, {wanted.layers}{how}", of_model(name, hide))
+        for name in wanted.russian
+        for how, hide in HIDING.items()
+    ]
     static = [
         (f"{name}, {how}", of_context(name, rare)) for name in wanted.russian_vectors for how, rare in WAYS.items()
     ]
@@ -202,7 +207,7 @@ def main() -> None:
                 flush=True,
             )
     for name, vectors, layers in (
-        *((name, of_model(name), LAYERS) for name in wanted.english),
+        *((name + how, of_model(name, hide), LAYERS) for name in wanted.english for how, hide in HIDING.items()),
         *((name, of_context(name, rare), (how,)) for name in wanted.english_vectors for how, rare in WAYS.items()),
     ):
         rows = [{"vectors": name} | row for row in wic(wanted.data, vectors, layers)]

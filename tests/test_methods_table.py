@@ -44,7 +44,7 @@ def keep(methods: ModuleType, out: Path, name: str, score: float) -> None:
 
 def test_every_recipe_takes_part(methods: ModuleType, tmp_path: Path) -> None:
     found = methods.names(given(tmp_path))
-    outside = {"adapt", "ernie-dialogue", "xlm", "xlm-e"}
+    outside = {"adapt", "ernie-dialogue", "xlm", "xlm-e", "gpt", "gpt2"}
     encoders = {
         name for name in recipe_names() if resolve(name).backbone.get("kind", "encoder") in ("encoder", "xlnet")
     }
@@ -54,6 +54,8 @@ def test_every_recipe_takes_part(methods: ModuleType, tmp_path: Path) -> None:
     assert methods.names(given(tmp_path, "bert,scratch")) == ["bert", "scratch"]
     with pytest.raises(SystemExit, match="no such recipe"):
         methods.names(given(tmp_path, "bart-of-mine"))
+    with pytest.raises(SystemExit, match="--only gpt2: is a decoder"):
+        methods.names(given(tmp_path, "gpt2"))
     with pytest.raises(SystemExit, match="--only xlm: needs translations"):
         methods.names(given(tmp_path, "bert,xlm"))
 

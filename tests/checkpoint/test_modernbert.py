@@ -330,7 +330,7 @@ def test_a_norm_can_move_to_the_embeddings_in_pre_only() -> None:
 
 
 @pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base", "large"])
-@pytest.mark.parametrize("name", ["sesame", "sesame-rtd"])
+@pytest.mark.parametrize("name", ["sesame", "sesame-nsp", "sesame-rtd"])
 def test_the_house_recipe_is_written_as_modernbert(name: str, size: str) -> None:
     assert name in recipe_names()
     recipe = resolve(name, size=size)

@@ -88,6 +88,33 @@ def test_of_a_long_sentence_the_tokens_around_the_word_are_read(tokenizer: Token
         np.testing.assert_allclose(*pair, atol=1e-6)
 
 
+@pytest.mark.parametrize("layers", ["last", "sum-last-4"])
+def test_a_hidden_word_is_the_state_at_a_mask_in_its_place(layers: str, tokenizer: Tokenizer) -> None:
+    backbone = model("encoder", tokenizer, 1)
+    mask = tokenizer.token(tokenizer.id("mask"))
+    texts = [*sentences(1)[:4], "ball play goal play team", " ".join(["ball"] * 30 + ["play", "goal"])]
+    found = [one for text in texts for one in find("play", [Document(text, "", 1)])]
+    seen = contextual(backbone, tokenizer, found, layers, hide=True)
+    for one, vector in zip(found, seen, strict=True):
+        hidden = f"{one.text[: one.start]}{mask}{one.text[one.end :]}"
+        ids = tokenizer.encode(hidden, special=True).ids
+        ids = [ids[0], *ids[1:-1][-10:], ids[-1]]  # twelve tokens are read, ten of them words
+        with torch.inference_mode():
+            states = backbone(Batch(torch.tensor([ids]), torch.tensor([len(ids)]))).layers
+        kept = states[-1] if layers == "last" else torch.stack(states[-2:]).sum(0)  # it has two
+        np.testing.assert_allclose(vector, kept[0, ids.index(tokenizer.id("mask"))].numpy(), atol=2e-5)
+    plain = contextual(backbone, tokenizer, found, layers)
+    assert np.abs(plain - seen).max() > 0.1
+
+
+def test_a_word_of_several_tokens_is_one_mask(tokenizer: Tokenizer) -> None:
+    backbone = model("encoder", tokenizer, 2)
+    long = Occurrence("goal team ball match", 5, 14)  # two tokens
+    short = Occurrence("goal play match", 5, 9)
+    one, other = contextual(backbone, tokenizer, [long, short], "last", hide=True)
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_two_senses_come_apart(seed: int) -> None:
     luck = np.random.default_rng(seed)
@@ -116,6 +143,9 @@ def test_the_command(cli: Cli, tokenizer: Tokenizer, tmp_path: Path, seed: int) 
     rows = cli("neighbours", tmp_path / "model", "play", "--text", text, "--json", "--top", 1).fine().out.splitlines()
     records = [json.loads(row) for row in rows]
     assert len(records) == 17
+    hidden = cli("neighbours", tmp_path / "model", "play", "--text", text, "--json", "--hide").fine().out.splitlines()
+    assert [json.loads(row)["text"] for row in hidden] == [one["text"] for one in records]
+    assert [json.loads(row)["near"] for row in hidden] != [one["near"] for one in records]
     kept = [(one["text"].split()[0] in STAGE, one["near"][0]["text"].split()[0] in STAGE) for one in records[:16]]
     assert sum(own == other for own, other in kept) >= 13  # by chance it would be 7 of 16
     assert records[0]["place"].endswith("text.txt:1")
@@ -138,6 +168,7 @@ def test_mistakes_get_one_sentence(cli: Cli, tokenizer: Tokenizer, tmp_path: Pat
     (tmp_path / "t.txt").write_text("a play\n")
     cli("neighbours", tmp_path / "v.txt", "play", "--text", tmp_path / "t.txt").refused("--text")
     cli("neighbours", tmp_path / "v.txt", "play", "--unknown", "guess").refused("--unknown")
+    cli("neighbours", tmp_path / "v.txt", "play", "--hide").refused("--hide")
     cli("neighbours", tmp_path / "model", "play").refused("--text")
     cli("neighbours", tmp_path / "model", "play", "--text", tmp_path / "t.txt").refused("'play' stands 1 times")
     cli("neighbours", tmp_path / "model", "*", "--text", tmp_path / "t.txt").refused("holds no letter")

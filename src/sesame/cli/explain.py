@@ -50,7 +50,7 @@ def explain(
     for given in (text, pair, label):
         check_utf8(given or "", "the command line")
     if what == "neighbours" and text is not None and data is not None:
-        neighbours(model, text, [data], 3, 500, 12, None, "sum-last-4", "letters", out, device, json)
+        neighbours(model, text, [data], 3, 500, 12, None, "sum-last-4", False, "letters", out, device, json)
         return
     columns = {"text": text_column, "pair": pair_column, "label": label_column}
     wanted = explanations.Wanted(
@@ -69,6 +69,9 @@ def neighbours(
     show: int = typer.Option(12, min=1, help="Occurrences in the table; --out has all."),
     senses: int | None = typer.Option(None, min=1, help="Groups of occurrences; by default as many as fit best."),
     layers: str = typer.Option("sum-last-4", help="Whose states: as for `sesame embed`."),
+    hide: bool = typer.Option(
+        False, "--hide", help="Put a mask in the place of the word: senses by what stands around it alone."
+    ),
     unknown: str = typer.Option(
         "letters", help="Static vectors, for words without one: unk, letters, lookup, random or class."
     ),
@@ -84,9 +87,10 @@ def neighbours(
     from sesame.errors import SesameError
 
     if Path(model).is_file():
-        if text or out is not None:
+        if text or out is not None or hide:
             raise SesameError(
-                f"{model}: a static vector does not depend on a text; leave out --text and --out, or name a model folder"
+                f"{model}: a static vector does not depend on a text; leave out --text, --out and --hide, or name a "
+                "model folder"
             )
         _static(model, word, 5 * top, unknown, json)
         return
@@ -96,7 +100,7 @@ def neighbours(
         if out.suffix != ".html":
             raise SesameError(f"--out {out}: must end in .html")
         check_new(out)
-    found, near, groups = _in_context(model, word, text, most, top, senses, layers, device)
+    found, near, groups = _in_context(model, word, text, most, top, senses, layers, hide, device)
     if out is not None:
         from sesame.explain.neighbors_page import write_neighbors
         from sesame.progress import say
@@ -138,7 +142,15 @@ def _static(path: str, word: str, count: int, unknown: str, json: bool) -> None:
 
 
 def _in_context(
-    model: str, word: str, text: list[str], most: int, top: int, senses: int | None, layers: str, device: str
+    model: str,
+    word: str,
+    text: list[str],
+    most: int,
+    top: int,
+    senses: int | None,
+    layers: str,
+    hide: bool,
+    device: str,
 ) -> "tuple[list[Occurrence], Near, Numbers]":
     from sesame.checkpoint.folder import load_parts
     from sesame.data.readers import read_documents
@@ -160,7 +172,7 @@ def _in_context(
         say(f"only the first {most} occurrences are read; see --most")
     parts.to(choose_machine(device).device)
     with bar("read", len(found), "occurrences") as shown:
-        vectors = contextual(parts.backbone, parts.tokenizer, found, layers, shown)
+        vectors = contextual(parts.backbone, parts.tokenizer, found, layers, shown, hide=hide)
     return found, grouping.nearest(vectors, top), grouping.senses(vectors, senses)
 
 

@@ -1,7 +1,9 @@
 """Where a word stands in texts, and the vector that a model gives it there.
 
 A contextual vector of an occurrence is the mean of a layer's states at the tokens of the word (Peters et al. 2018, section
-5.3; Reif et al. 2019). Any encoder and any model that reads texts will do, ELMo's biLM too.
+5.3; Reif et al. 2019). Any encoder and any model that reads texts will do, ELMo's biLM too. Of a masked model it may be the
+state at a mask in the word's place (`hide`): what the context says of the word, without the word, which is the same in all of
+its senses. (After Amrami & Goldberg 2019, https://arxiv.org/abs/1905.12598, who compare the fills; figures: docs/vectors.md.)
 
 Unusual: of a sentence that is too long for the model, the tokens around the word are read, as many on both sides. Words of
 one sentence that fits share its reading.
@@ -10,6 +12,7 @@ one sentence that fits share its reading.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +29,7 @@ from sesame.text import Encoding, Tokenizer
 from sesame.text.template import around
 
 Matrix = npt.NDArray[np.float32]
+T = TypeVar("T")
 GROUP = 256  # occurrences that are held with all their tokens at a time
 
 
@@ -74,8 +78,11 @@ def contextual(
     layers: str = "sum-last-4",
     shown: Bar | None = None,
     reader: Backbone | FastEncoder | None = None,
+    hide: bool = False,
 ) -> Matrix:
     """The vectors of occurrences (N, D), in the order given; a `reader` computes instead of the backbone."""
+    if hide and not tokenizer.has("mask"):
+        raise SesameError("--hide puts a mask in the place of the word, but this model has no mask token; leave it out")
     room = backbone.longest or 1_000_000
     reader = reader or quick(backbone)
     found: list[Matrix] = []
@@ -86,6 +93,8 @@ def contextual(
             for text in dict.fromkeys(one.text for one in group)
         }
         windows = [_window(tokenizer, one, wholes[one.text], room) for one in group]
+        if hide:
+            windows = [_hidden(encoding, rows, tokenizer.id("mask")) for encoding, rows in windows]
         inputs = {id(encoding): encoding for encoding, _ in windows}
         states = dict(zip(inputs, embed(reader, None, tokenizer, [*inputs.values()], layers, "none"), strict=True))
         found += [states[id(encoding)][rows].float().mean(0).numpy() for encoding, rows in windows]
@@ -127,3 +136,15 @@ def _window(tokenizer: Tokenizer, one: Occurrence, whole: Encoding, room: int) -
         [whole.segments[at] for at in kept],
     )
     return cut, [place for place, at in enumerate(kept) if at in set(rows)]
+
+
+def _hidden(whole: Encoding, rows: list[int], mask: int) -> tuple[Encoding, list[int]]:
+    """The same input with one mask in the place of the word."""
+    first, last = rows[0], rows[-1]
+
+    def around(parts: list[T], here: T) -> list[T]:
+        return [*parts[:first], here, *parts[last + 1 :]]
+
+    span = (whole.offsets[first][0], whole.offsets[last][1])
+    words, segments = around(whole.words, whole.words[first]), around(whole.segments, whole.segments[first])
+    return Encoding(around(whole.ids, mask), around(whole.offsets, span), words, segments), [first]
