@@ -7,6 +7,7 @@ from sesame.backbones.bilm import BiLM, BiLMConfig
 from sesame.backbones.cove import CoVe, CoVeConfig
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from sesame.backbones.encoder_half import EncoderHalf, EncoderHalfConfig
 from sesame.backbones.lstm import LSTM, LSTMConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from sesame.backbones.skip_thought import SkipThought, SkipThoughtConfig
@@ -17,6 +18,7 @@ from sesame.backbones.xlnet import XLNet, XLNetConfig
 BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may name
     "encoder": (Encoder, EncoderConfig),
     "encoder-decoder": (EncoderDecoder, EncoderDecoderConfig),
+    "encoder-half": (EncoderHalf, EncoderHalfConfig),
     "recurrent-seq2seq": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),
     "xlnet": (XLNet, XLNetConfig),
     "bilm": (BiLM, BiLMConfig),
@@ -47,6 +49,8 @@ __all__ = [
     "EncoderConfig",
     "EncoderDecoder",
     "EncoderDecoderConfig",
+    "EncoderHalf",
+    "EncoderHalfConfig",
     "LSTMConfig",
     "RecurrentSeq2Seq",
     "RecurrentSeq2SeqConfig",

@@ -106,6 +106,15 @@ class Side(nn.Module):
             x = x + table[at]
         return self.dropout(x if self.norm is None else self.norm(x))  # type: ignore[no-any-return]
 
+    def rows(self, batch: Batch) -> Rows:
+        """Who of a source sees whom, and what is added to the scores by distance."""
+        mask = batch.mask()
+        seen = None if mask is None else mask[:, None, None, :]
+        if self.bias is not None:
+            bias = self.bias(0, batch.ids.shape[1], batch.ids.shape[1])
+            seen = bias if seen is None else bias.masked_fill(~seen, torch.finfo(bias.dtype).min)
+        return Rows(seen)
+
     def leave(self, x: Tensor) -> Tensor:
         return self.last_dropout(self.final_norm(x))  # type: ignore[no-any-return]
 
@@ -154,7 +163,7 @@ class EncoderDecoder(Backbone):
 
     @property
     def longest(self) -> int | None:
-        return None if self.config.positions == "relative" else self.config.max_length
+        return longest(self.config)
 
     @property
     def segment_kinds(self) -> int:
@@ -165,14 +174,7 @@ class EncoderDecoder(Backbone):
         return [self.tokens, *self.encoder.blocks, ends[0], *self.decoder.blocks, ends[1]]
 
     def drop(self, rate: float | None) -> None:
-        c = self.config
-        for module in self.modules():
-            if isinstance(module, SelfAttention | CrossAttention):
-                module.rate = c.attention_dropout if rate is None else rate
-            elif isinstance(module, FeedForward):
-                module.inner_dropout = c.inner_dropout if rate is None else min(rate, c.inner_dropout)
-            elif isinstance(module, Dropout):
-                module.rate = c.dropout if rate is None else rate
+        drop(self, rate)
 
     def token_table(self) -> Tensor:
         return self.tokens.weight
@@ -199,14 +201,9 @@ class EncoderDecoder(Backbone):
 
     def read(self, batch: Batch) -> Tensor:
         """The encoder's answer to a source. Shape: (B, L) -> (B, L, D)."""
-        mask = batch.mask()
-        seen = None if mask is None else mask[:, None, None, :]
-        if self.encoder.bias is not None:
-            bias = self.encoder.bias(0, batch.ids.shape[1], batch.ids.shape[1])
-            seen = bias if seen is None else bias.masked_fill(~seen, torch.finfo(bias.dtype).min)
-        x = self._enter(self.encoder, batch.ids, 0)
+        x, rows = self._enter(self.encoder, batch.ids, 0), self.encoder.rows(batch)
         for block in self.encoder.blocks:
-            x = block(x, Rows(seen))
+            x = block(x, rows)
         return self.encoder.leave(x)
 
     def go_on(self, batch: Batch, state: State, maps: bool = False) -> Encoded:
@@ -234,13 +231,7 @@ class EncoderDecoder(Backbone):
         return Encoded(batch, tuple(layers), maps=tuple(seen or ()), state=after)
 
     def _enter(self, side: Side, ids: Tensor, first: int, places: Tensor | None = None) -> Tensor:
-        width = ids.shape[1]
-        if self.longest is not None and first + width > self.longest:
-            what = "tokens of the answer" if side.decoder else "tokens"
-            raise SesameError(f"{first + width} {what} do not fit: this model was built for {self.longest}")
-        at = torch.arange(first, first + width, device=ids.device) if places is None else places
-        tokens: Tensor = self.tokens(ids)
-        return side.enter(tokens * math.sqrt(self.width) if self.config.grow else tokens, at, self.table)
+        return enter(self, side, ids, first, places)
 
     def _scores(self, past: int, width: int, mask: Tensor | None, device: torch.device) -> Tensor:
         """What the decoder adds to its scores by distance, with the future closed."""
@@ -248,3 +239,30 @@ class EncoderDecoder(Backbone):
         bias: Tensor = self.decoder.bias(past, width, past + width)
         seen = before(past, width, None, device) if mask is None else mask
         return bias if seen is None else bias.masked_fill(~seen, torch.finfo(bias.dtype).min)
+
+
+def enter(whole: Backbone, side: Side, ids: Tensor, first: int, places: Tensor | None = None) -> Tensor:
+    """Tokens as the first block of a side reads them; `first` is the place of the first, unless `places` says more."""
+    width = ids.shape[1]
+    if whole.longest is not None and first + width > whole.longest:
+        what = "tokens of the answer" if side.decoder else "tokens"
+        raise SesameError(f"{first + width} {what} do not fit: this model was built for {whole.longest}")
+    at = torch.arange(first, first + width, device=ids.device) if places is None else places
+    tokens: Tensor = whole.tokens(ids)  # type: ignore[operator]
+    grown = tokens * math.sqrt(whole.width) if whole.config.grow else tokens
+    return side.enter(grown, at, whole.table)  # type: ignore[arg-type]
+
+
+def drop(whole: Backbone, rate: float | None) -> None:
+    c = whole.config
+    for module in whole.modules():
+        if isinstance(module, SelfAttention | CrossAttention):
+            module.rate = c.attention_dropout if rate is None else rate
+        elif isinstance(module, FeedForward):
+            module.inner_dropout = c.inner_dropout if rate is None else min(rate, c.inner_dropout)
+        elif isinstance(module, Dropout):
+            module.rate = c.dropout if rate is None else rate
+
+
+def longest(c: EncoderDecoderConfig) -> int | None:
+    return None if c.positions == "relative" else c.max_length

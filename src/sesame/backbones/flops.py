@@ -20,6 +20,7 @@ from sesame.backbones.bilm import BiLMConfig
 from sesame.backbones.cove import CoVeConfig
 from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
+from sesame.backbones.encoder_half import EncoderHalfConfig
 from sesame.backbones.lstm import LSTMConfig
 from sesame.backbones.recurrent_seq2seq import RecurrentSeq2SeqConfig
 from sesame.backbones.skip_thought import SkipThoughtConfig
@@ -241,6 +242,18 @@ def _encoder_decoder(c: EncoderDecoderConfig, work: Work) -> Cost:
     return Cost(c.depth * reading + depth * telling + answer * width * rows, kept)
 
 
+def _encoder_half(c: EncoderHalfConfig, work: Work) -> Cost:
+    """The source's part of it, every place of which is read."""
+    length, width, gated, drops = work.length, c.width, c.activation in GATED, c.dropout > 0
+    _, heads, inner = c.half(False)
+    wide = heads * (c.head_size or width // heads)
+    reading = length * (4 * width * wide + 2 * length * wide + (3 if gated else 2) * width * inner)
+    each = (
+        (8 + 2 * drops) * width + (4 if gated else 2) * inner + (3 * heads * length if c.attention_dropout > 0 else 0)
+    )
+    return Cost(c.depth * reading, c.depth * length * each + length * width * (2 + drops))
+
+
 def _transformer_xl(c: TransformerXLConfig, work: Work) -> Cost:
     """A row goes through in parts of l tokens, each with the M remembered before it. Of the present tokens one place looks at
     (l + 1) / 2 on average; a score needs two products, with the key and with the distance:
@@ -354,6 +367,7 @@ def _tagger(c: TaggerConfig, work: Work) -> Cost:
 FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     EncoderConfig: _encoder,
     EncoderDecoderConfig: _encoder_decoder,
+    EncoderHalfConfig: _encoder_half,
     RecurrentSeq2SeqConfig: _recurrent_seq2seq,
     XLNetConfig: _xlnet,
     TransformerXLConfig: _transformer_xl,

@@ -1,11 +1,13 @@
-"""What of a folder reads a text: of a recurrent encoder-decoder its encoder, of others all of it.
+"""What of a folder reads a text: of an encoder-decoder its encoder (`backbones/encoder_half.py`), of others all of it.
 
-An LSTM in one direction without attention, as a sequence autoencoder has it, is a plain LSTM (`backbones/reader.py`: Dai & Le
-2015); any other encoder gives context vectors beside those of the tokens (`backbones/cove.py`: McCann et al. 2017).
+Of recurrent ones an LSTM in one direction without attention, as a sequence autoencoder has it, is a plain LSTM
+(`backbones/reader.py`: Dai & Le 2015); any other encoder gives context vectors beside those of the tokens
+(`backbones/cove.py`: McCann et al. 2017).
 """
 
-from sesame.backbones import RecurrentSeq2Seq
+from sesame.backbones import EncoderDecoder, RecurrentSeq2Seq
 from sesame.backbones.cove import encoder_of
+from sesame.backbones.encoder_half import half_of
 from sesame.backbones.reader import is_plain, reader_of
 from sesame.checkpoint.folder import Parts
 from sesame.text.template import around
@@ -13,6 +15,8 @@ from sesame.text.template import around
 
 def reading(parts: Parts) -> Parts:
     """Parts whose backbone gives states of a text. What only speaks is left out."""
+    if isinstance(parts.backbone, EncoderDecoder):
+        return Parts(half_of(parts.backbone), {}, parts.tokenizer, pad=parts.pad)
     if not isinstance(parts.backbone, RecurrentSeq2Seq):
         return parts
     reverse = parts.speech is not None and parts.speech.reverse

@@ -23,7 +23,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from sesame.backbones import EncoderConfig, EncoderDecoderConfig, XLNetConfig
+from sesame.backbones import EncoderConfig, EncoderDecoderConfig, EncoderHalfConfig, XLNetConfig
 from sesame.checkpoint.hf import (
     albert,
     bart,
@@ -94,7 +94,7 @@ def find_family(
 def _candidates(config: Any, heads: set[str], wanted: str) -> Iterable[ModuleType]:
     """Who may write such a backbone, the favourites first."""
     if isinstance(config, EncoderDecoderConfig):
-        return ANSWERING
+        return [t5] if isinstance(config, EncoderHalfConfig) else ANSWERING
     if not isinstance(config, EncoderConfig):
         return ()
     first = [FAMILIES[wanted]] if wanted in FAMILIES else []

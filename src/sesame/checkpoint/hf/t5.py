@@ -6,7 +6,8 @@ table of its own for the output, without the factor.
 Unusual there: versions before 5 told both by `tie_word_embeddings`; version 5 has `scale_decoder_outputs` for the factor,
 takes every output for tied, and unties it when the file holds two different tables. We write what all of them read: without
 the factor the output's table is in the file, be it a copy. Relative positions sit in the first block of each half. There is
-one dropout for everything; others are kept under "sesame".
+one dropout for everything; others are kept under "sesame". T5EncoderModel is the encoder alone, and
+T5ForTokenClassification is built upon it; its class for whole texts reads the decoder, which no task here does.
 """
 
 import math
@@ -16,19 +17,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sesame.backbones import EncoderDecoderConfig
+from sesame.backbones import EncoderDecoderConfig, EncoderHalfConfig
 from sesame.checkpoint.heads import bias_of
-from sesame.checkpoint.hf.shared import demand, one_table, speaks
+from sesame.checkpoint.hf.shared import demand, head, one_table, speaks
 from sesame.checkpoint.names import Row
 from sesame.errors import SesameError
 from sesame.objectives.decoder_head import DecoderHead
 
-TASKS: tuple[str, ...] = ()
 HEAD = "seq2seq"
 SILENT = {"t5": {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}}
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu", "geglu_tanh": "gated-gelu"}
 READ_ACTIVATIONS = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {"gated-gelu_new": "geglu_tanh"}
 POSITIONS = "layer.0.SelfAttention.relative_attention_bias.weight"
+HALF, TAGS = "T5EncoderModel", "T5ForTokenClassification"  # classes that have an encoder only
+INSIDE = "transformer."  # before the names of what classes for tasks are built upon
 OUTPUT, TOKENS, HALVES = "lm_head.weight", "shared.weight", ("encoder", "decoder")
 UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # in old files; never read
 
@@ -37,11 +39,15 @@ def family(config: EncoderDecoderConfig, heads: set[str]) -> str | None:
     return "t5" if heads <= {HEAD} and config.activation in ACTIVATIONS else None
 
 
+def tasks(config: EncoderDecoderConfig) -> tuple[str, ...]:
+    return ("tag",) if isinstance(config, EncoderHalfConfig) else ()
+
+
 def write_config(config: EncoderDecoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
     described = {
-        "architectures": ["T5ForConditionalGeneration" if HEAD in heads else "T5Model"],
+        "architectures": [_class(config, heads, task)],
         "model_type": "t5",
-        "is_encoder_decoder": True,
+        "is_encoder_decoder": not isinstance(config, EncoderHalfConfig),
         "vocab_size": config.vocab,
         "d_model": config.width,
         "d_kv": config.head_size or config.width // config.heads,
@@ -66,11 +72,16 @@ def write_config(config: EncoderDecoderConfig, heads: set[str], task: str | None
     return described
 
 
+def _class(config: EncoderDecoderConfig, heads: set[str], task: str | None) -> str:
+    if isinstance(config, EncoderHalfConfig):
+        return HALF if task is None else TAGS
+    return "T5ForConditionalGeneration" if HEAD in heads else "T5Model"
+
+
 def read_config(found: Mapping[str, Any], place: str) -> EncoderDecoderConfig:
     """Defaults are those of transformers' `T5Config`."""
-    if "T5EncoderModel" in (found.get("architectures") or []):
-        raise SesameError(f"{place}: T5EncoderModel is an encoder only; save the whole model, as T5Model")
-    demand(found, {"is_encoder_decoder": True, "is_decoder": False}, place)
+    half = bool({HALF, TAGS} & set(found.get("architectures") or []))  # old versions call it an encoder-decoder
+    demand(found, {"is_decoder": False} | ({} if half else {"is_encoder_decoder": True}), place)
     act = found.get("feed_forward_proj", "relu")
     if act not in READ_ACTIVATIONS:
         listed = ", ".join(sorted(READ_ACTIVATIONS))
@@ -78,7 +89,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderDecoderConfig:
     depth, dropout = int(found.get("num_layers", 6)), float(found.get("dropout_rate", 0.1))
     own = found.get("sesame")
     others: Mapping[str, Any] = own if isinstance(own, Mapping) else {}
-    return EncoderDecoderConfig(
+    return (EncoderHalfConfig if half else EncoderDecoderConfig)(
         vocab=int(found.get("vocab_size", 32128)),
         width=int(found.get("d_model", 512)),
         depth=depth,
@@ -105,7 +116,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderDecoderConfig:
 
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
-    named = {name: tensor for name, tensor in found.items() if name != UNUSED}
+    named = {name.removeprefix(INSIDE): tensor for name, tensor in found.items() if name != UNUSED}
     own = named.pop(OUTPUT, None)
     one_table(named, TOKENS, [f"{half}.embed_tokens.weight" for half in HALVES])
     if own is not None and not torch.equal(named.setdefault(TOKENS, own), own):
@@ -134,18 +145,26 @@ def write_head(head: DecoderHead, described: dict[str, Any]) -> None:
 
 
 def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
+    if TAGS in described["architectures"]:
+        for name in [name for name in named if not name.startswith("classifier.")]:
+            named[INSIDE + name] = named.pop(name)
+    if not described["is_encoder_decoder"]:  # it says nothing
+        return
     if not described["scale_decoder_outputs"] and OUTPUT not in named:
         named[OUTPUT] = named[TOKENS].clone()
 
 
 def table(config: EncoderDecoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
     rows = [Row("backbone.tokens.weight", (TOKENS,), rows=config.vocab)]
-    for half, depth in zip(HALVES, (config.depth, config.decoder_depth or config.depth), strict=True):
+    depths = dict(zip(HALVES, (config.depth, config.decoder_depth or config.depth), strict=True))
+    if isinstance(config, EncoderHalfConfig):
+        del depths["decoder"]
+    for half, depth in depths.items():
         rows.append(Row(f"backbone.{half}.bias.table.weight", (f"{half}.block.0.{POSITIONS}",)))
         rows.append(Row(f"backbone.{half}.final_norm.weight", (f"{half}.final_layer_norm.weight",)))
         for number in range(depth):
             rows += _block(config, f"backbone.{half}.blocks.{number}", f"{half}.block.{number}.layer", half)
-    return [*rows, Row(f"{HEAD}.table", (OUTPUT,), rows=config.vocab)]
+    return [*rows, *head(task), Row(f"{HEAD}.table", (OUTPUT,), rows=config.vocab)]
 
 
 def _block(config: EncoderDecoderConfig, ours: str, theirs: str, half: str) -> list[Row]:

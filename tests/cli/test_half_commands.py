@@ -1,0 +1,27 @@
+"""Vectors and labels by the encoder of an encoder-decoder."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoint.test_seq2seq_parity import made
+from tests.cli.calling import Cli
+from tests.languages import word_tokenizer
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "marian"])
+def test_an_encoder_decoder_gives_vectors_and_learns_labels(family: str, cli: Cli, tmp_path: Path) -> None:
+    model, words = tmp_path / "model", ["good", "fine", "bad", "poor", "day", "road", "tree"]
+    theirs = made(family, "plain").float()
+    theirs.save_pretrained(model)
+    word_tokenizer(words).save(model)
+    vector = json.loads(cli("embed", model, "a good day").fine().out.splitlines()[0])["vector"]
+    assert len(vector) == 24
+    rows = [f"{day} {word},{word in words[:2]}" for word in words[:4] for day in words[4:]] * 4
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    how = ["--seeds", 1, "--no-baselines", "--rate", 0.003, "--epochs", 100, "--set", "task.pooling=mean"]
+    out = tmp_path / "run"
+    cli("finetune", model, "--task", "classify", "--train", tmp_path / "rows.csv", *how, "--out", out).fine()
+    said = cli("predict", out, "tree fine", "road poor", "--json").fine().out.splitlines()
+    assert [json.loads(line)["label"] for line in said] == ["True", "False"]
