@@ -20,8 +20,10 @@ def test_an_encoder_decoder_gives_vectors_and_learns_labels(family: str, cli: Cl
     assert len(vector) == 24
     rows = [f"{day} {word},{word in words[:2]}" for word in words[:4] for day in words[4:]] * 4
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
-    how = ["--seeds", 1, "--no-baselines", "--rate", 0.003, "--epochs", 100, "--set", "task.pooling=mean"]
+    how = ["--seeds", 1, "--no-baselines", "--rate", 0.003, "--epochs", 100]
     out = tmp_path / "run"
     cli("finetune", model, "--task", "classify", "--train", tmp_path / "rows.csv", *how, "--out", out).fine()
+    task = json.loads((out / "final/config.json").read_text())["sesame"]["tasks"]["classify"]
+    assert (task["pooling"], task["transform"]) == ("mean", False)
     said = cli("predict", out, "tree fine", "road poor", "--json").fine().out.splitlines()
     assert [json.loads(line)["label"] for line in said] == ["True", "False"]

@@ -92,6 +92,13 @@ def test_fill(client: TestClient, library: Loaded) -> None:
     assert answers[1]["text"] == f"{best[0]} alpha {best[1]} w3"
 
 
+def test_vectors_of_an_encoder_decoder(client: TestClient, served: dict[str, Served]) -> None:
+    texts = ["w1 w2", "w3", "w4 w5 w6"]
+    wanted = np.array(served["answers"].loaded.embed(texts))
+    found = asked(client, "embed", texts=texts, model="answers")
+    np.testing.assert_allclose([answer["vector"] for answer in found], wanted, atol=1e-6)
+
+
 def test_vectors_and_similarity(client: TestClient, library: Loaded) -> None:
     vectors = library.embed(TEXTS)
     assert [a["vector"] for a in asked(client, "embed", texts=TEXTS)] == vectors.tolist()

@@ -153,6 +153,7 @@ def _in_context(
     device: str,
 ) -> "tuple[list[Occurrence], Near, Numbers]":
     from sesame.checkpoint.folder import load_parts
+    from sesame.checkpoint.reading import reading
     from sesame.data.readers import read_documents
     from sesame.errors import SesameError
     from sesame.explain import senses as grouping
@@ -160,7 +161,7 @@ def _in_context(
     from sesame.progress import bar, say
     from sesame.train.precision import choose_machine
 
-    parts = load_parts(model)
+    parts = reading(load_parts(model))
     if parts.tokenizer is None:
         raise SesameError(f"{model}: has no tokenizer; put tokenizer.json or vocab.txt beside the weights")
     found = find(word, read_documents(text), most)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from sesame.backbones import EncoderHalfConfig
 from sesame.checkpoint.tasks import held, squeeze_of, way_of
 from sesame.config import build, merge, parse_setting, read_toml, unknown
 from sesame.data.examples import Example
@@ -130,7 +131,10 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
 
 
 def fitted(config: TaskConfig, encoder: Any) -> TaskConfig:
-    """The head as the encoder's own family has it: a pooler is BERT's, an encoder like ModernBERT has a transform."""
+    """The head as the encoder's own family has it: a pooler is BERT's, an encoder like ModernBERT has a transform. Half of an
+    encoder-decoder has no token for a whole text, so its states are averaged (Ni et al. 2022)."""
+    if isinstance(encoder, EncoderHalfConfig):
+        return replace(config, pooling="mean") if config.pooling == "pooler" else config
     if not getattr(encoder, "embedding_norm", False) or config.layers != "last":
         return config
     pooling = "cls" if config.pooling == "pooler" else config.pooling

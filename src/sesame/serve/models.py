@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sesame.api import Loaded, load
-from sesame.backbones import LSTM, Backbone, BiLM, Encoder, EncoderDecoder, TransformerXL, XLNet
+from sesame.backbones import LSTM, Backbone, BiLM, Encoder, EncoderHalf, TransformerXL, XLNet
 from sesame.checkpoint.onnx.engine import exported
 from sesame.checkpoint.onnx.heads import EMBED, FILL
 from sesame.checkpoint.reading import reading
@@ -23,7 +23,7 @@ from sesame.tasks import Task
 from sesame.tasks.inputs import ids_and_segments
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")  # the kinds that have a path of their own
-LAYERED = (Encoder, XLNet, TransformerXL, BiLM, LSTM)  # whose layers can be looked at
+LAYERED = (Encoder, EncoderHalf, XLNet, TransformerXL, BiLM, LSTM)  # whose layers can be looked at
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def abilities(loaded: Loaded) -> list[str]:
     causal = bool(getattr(parts.backbone.config, "causal", False))
     if "mlm" in parts.heads and not causal and parts.tokenizer.has("mask"):
         found.append("fill")
-    if parts.tokenizer.has("pad") and not isinstance(parts.backbone, EncoderDecoder):
+    if parts.tokenizer.has("pad"):
         found += ["embed", "similarity"]
     if isinstance(parts.backbone, Encoder | XLNet | TransformerXL):
         found.append("attention")
