@@ -117,14 +117,6 @@ def test_its_tagger_opens_there_and_theirs_here(gated: bool, tmp_path: Path) -> 
         assert (back(**ask).logits - wanted)[real].abs().max() < 1e-9
 
 
-def test_heads_that_read_the_decoder_are_left_out_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = transformers.T5Config(**T5, num_labels=3)
-    noisy(transformers.T5ForSequenceClassification(config)).save_pretrained(tmp_path)
-    parts = load_parts(tmp_path, tokenizer=False)
-    assert not parts.tasks
-    assert "T5ForSequenceClassification has a head that no task here computes" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("family", ["t5", "bart"])
 def test_what_no_class_holds_is_kept_in_our_way(family: str, tmp_path: Path) -> None:
     made(family, "plain", bare=True).float().save_pretrained(tmp_path / "start")

@@ -5,6 +5,7 @@ from typing import Any
 from sesame.backbones.base import Backbone, Encoded, State
 from sesame.backbones.bilm import BiLM, BiLMConfig
 from sesame.backbones.cove import CoVe, CoVeConfig
+from sesame.backbones.decoded import Decoded, DecodedConfig
 from sesame.backbones.encoder import Encoder, EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from sesame.backbones.encoder_half import EncoderHalf, EncoderHalfConfig
@@ -19,6 +20,7 @@ BACKBONES: dict[str, tuple[type[Backbone], type[Any]]] = {  # what a recipe may 
     "encoder": (Encoder, EncoderConfig),
     "encoder-decoder": (EncoderDecoder, EncoderDecoderConfig),
     "encoder-half": (EncoderHalf, EncoderHalfConfig),
+    "decoded": (Decoded, DecodedConfig),
     "recurrent-seq2seq": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),
     "xlnet": (XLNet, XLNetConfig),
     "bilm": (BiLM, BiLMConfig),
@@ -44,6 +46,8 @@ __all__ = [
     "BiLMConfig",
     "CoVe",
     "CoVeConfig",
+    "Decoded",
+    "DecodedConfig",
     "Encoded",
     "Encoder",
     "EncoderConfig",

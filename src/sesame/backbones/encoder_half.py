@@ -8,7 +8,7 @@ Unusual: its settings are those of the whole, of which the decoder's are not rea
 one is asked for, it is the last, which ends every source.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,9 @@ from sesame.nn.positions import half_sinusoids
 @dataclass(frozen=True)
 class EncoderHalfConfig(EncoderDecoderConfig):
     """Those of the whole."""
+
+
+SETTINGS = fields(EncoderHalfConfig)
 
 
 class EncoderHalf(Backbone):
@@ -77,6 +80,6 @@ class EncoderHalf(Backbone):
 def half_of(model: EncoderDecoder) -> EncoderHalf:
     """The encoder of a model, which keeps its weights: both are the same modules."""
     with torch.device("meta"):  # nothing is allocated, for nothing of it is kept
-        found = EncoderHalf(EncoderHalfConfig(**vars(model.config)))
+        found = EncoderHalf(EncoderHalfConfig(**{part.name: getattr(model.config, part.name) for part in SETTINGS}))
     found.tokens, found.encoder, found.table = model.tokens, model.encoder, model.table
     return found

@@ -18,6 +18,7 @@ from torch import nn
 
 from sesame.backbones.bilm import BiLMConfig
 from sesame.backbones.cove import CoVeConfig
+from sesame.backbones.decoded import DecodedConfig
 from sesame.backbones.encoder import EncoderConfig
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
 from sesame.backbones.encoder_half import EncoderHalfConfig
@@ -368,6 +369,7 @@ FORMULAS: dict[type, Callable[[Any, Work], Cost]] = {
     EncoderConfig: _encoder,
     EncoderDecoderConfig: _encoder_decoder,
     EncoderHalfConfig: _encoder_half,
+    DecodedConfig: _encoder_decoder,
     RecurrentSeq2SeqConfig: _recurrent_seq2seq,
     XLNetConfig: _xlnet,
     TransformerXLConfig: _transformer_xl,

@@ -152,13 +152,14 @@ def _unlike(config: TaskConfig, found: Mapping[str, Any], family: ModuleType, en
     """In what the head that config.json names differs from every task of ours; nothing, if one computes it."""
     if config.kind not in kinds_of(family, encoder):
         return f"of the kind {config.kind!r}"
-    if config.kind == "regress" and _count(found) > 1:
+    if config.kind == "regress" and _count(found, family) > 1:
         return "several numbers for one text"
     return str(family.unlike(found)) if hasattr(family, "unlike") else ""
 
 
-def _count(found: Mapping[str, Any]) -> int:
-    return int(found.get("num_labels") or len(found.get("id2label") or ()) or 2)
+def _count(found: Mapping[str, Any], family: ModuleType | None) -> int:
+    """How many labels there are; a file that does not say it has as many as its family's classes begin with."""
+    return int(found.get("num_labels") or len(found.get("id2label") or ()) or getattr(family, "LABELS", 2))
 
 
 def _foreign(found: Mapping[str, Any], family: ModuleType | None) -> TaskConfig | None:
@@ -166,7 +167,7 @@ def _foreign(found: Mapping[str, Any], family: ModuleType | None) -> TaskConfig 
     kind = next((kind for kind, suffix in CLASSES.items() if name.endswith(suffix)), None)
     if kind is None:
         return None
-    table, count = found.get("id2label") or {}, _count(found)
+    table, count = found.get("id2label") or {}, _count(found, family)
     if len(table) != count:  # transformers, too, believes the number and names the classes anew
         table = {str(n): f"LABEL_{n}" for n in range(count)}
     labels = tuple(str(table[key]) for key in sorted(table, key=int))

@@ -10,6 +10,7 @@ A family's file has
     SQUEEZE                            what ends the pooler of these classes, if it is not tanh
     POOLING                            what takes its place in classes for whole texts, if there is none
     UNBIASED                           True, if their last layer has no bias
+    LABELS                             how many labels a class has where config.json does not say it, if they are not two
     unlike(found)                      what config.json asks of a head that no task here computes, if it can
 and one whose models speak also
     HEAD                               the name of its output layer here
@@ -23,7 +24,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from sesame.backbones import EncoderConfig, EncoderDecoderConfig, EncoderHalfConfig, XLNetConfig
+from sesame.backbones import DecodedConfig, EncoderConfig, EncoderDecoderConfig, EncoderHalfConfig, XLNetConfig
 from sesame.checkpoint.hf import (
     albert,
     bart,
@@ -94,7 +95,7 @@ def find_family(
 def _candidates(config: Any, heads: set[str], wanted: str) -> Iterable[ModuleType]:
     """Who may write such a backbone, the favourites first."""
     if isinstance(config, EncoderDecoderConfig):
-        return [t5] if isinstance(config, EncoderHalfConfig) else ANSWERING
+        return {EncoderHalfConfig: (t5,), DecodedConfig: (t5, bart)}.get(type(config), ANSWERING)
     if not isinstance(config, EncoderConfig):
         return ()
     first = [FAMILIES[wanted]] if wanted in FAMILIES else []

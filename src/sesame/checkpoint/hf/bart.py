@@ -3,7 +3,8 @@ https://arxiv.org/abs/2001.08210): the same but for the norms, which mBART has b
 
 Unusual there: the position tables have two rows in front that are never read; they are dropped, and written as zeros. The
 output has a bias, `final_logits_bias`, that is kept with the weights and never trained; one of zeros is left out here. With
-`tie_word_embeddings` false the halves have tables of their own; here they share one, so theirs must be equal.
+`tie_word_embeddings` false the halves have tables of their own; here they share one, so theirs must be equal. BART's classes
+for texts and questions let the decoder read the text again (`backbones/decoded.py`); mBART's are left out.
 """
 
 from collections.abc import Mapping
@@ -12,17 +13,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sesame.backbones import EncoderDecoderConfig
-from sesame.checkpoint.hf.shared import both, demand, joined, one_table, read_activation, speaks
+from sesame.backbones import DecodedConfig, EncoderDecoderConfig
+from sesame.checkpoint.hf.shared import (
+    AGAIN,
+    both,
+    decoded_head,
+    demand,
+    joined,
+    one_table,
+    read_activation,
+    reads_again,
+    speaks,
+)
 from sesame.checkpoint.names import Row
 from sesame.objectives.decoder_head import DecoderHead
 
-TASKS: tuple[str, ...] = ()
 HEAD = "seq2seq"
 SILENT = {
     "bart": {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2},
     "mbart": {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},  # it starts with a language, which differs
 }
+LABELS = 3  # of a class for texts whose config.json is silent: BartConfig's (mBART's heads do not open)
 CLASSES = {"bart": "Bart", "mbart": "MBart"}
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
 UNREAD = 2  # rows before the positions
@@ -31,13 +42,22 @@ HALVES = ("encoder", "decoder")
 COPIES = [f"model.{half}.embed_tokens.weight" for half in HALVES]
 
 
+def tasks(config: EncoderDecoderConfig) -> tuple[str, ...]:
+    return ("classify", "regress", "qa") if isinstance(config, DecodedConfig) else ()
+
+
 def family(config: EncoderDecoderConfig, heads: set[str]) -> str | None:
+    if isinstance(config, DecodedConfig) and config.order != "post":
+        return None
     fits = heads <= {HEAD} and config.activation in ACTIVATIONS and config.positions == "learned"
     return ("bart" if config.order == "post" else "mbart") if fits else None
 
 
 def write_config(config: EncoderDecoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
     kind = "bart" if config.order == "post" else "mbart"
+    if isinstance(config, DecodedConfig):
+        again = {"decoder_start_token_id": config.start}
+        return write_halves(config, kind, f"Bart{AGAIN[task == 'qa']}") | SILENT[kind] | again
     model = CLASSES[kind] + ("ForConditionalGeneration" if HEAD in heads else "Model")
     return write_halves(config, kind, model) | SILENT[kind]
 
@@ -74,7 +94,13 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderDecoderConfig:
     pre = found.get("model_type") == "mbart"
     order = {"normalize_before": pre, "add_final_layer_norm": pre, "normalize_embedding": True}
     demand(found, {**order, "static_position_embeddings": False, "extra_pos_embeddings": UNREAD}, place)
-    return read_halves(found, place, positions="learned", order="pre" if pre else "post", embedding_norm=True)
+    config = read_halves(found, place, positions="learned", order="pre" if pre else "post", embedding_norm=True)
+    if not reads_again(found) or pre:  # mBART's decoder begins with the text's last token
+        return config
+    start = found.get("decoder_start_token_id")
+    return DecodedConfig(
+        **vars(config), start=SILENT["bart"]["decoder_start_token_id"] if start is None else int(start)
+    )
 
 
 def read_halves(found: Mapping[str, Any], place: str, **more: Any) -> EncoderDecoderConfig:
@@ -168,7 +194,7 @@ def finish_halves(named: dict[str, Tensor], described: dict[str, Any]) -> None:
     if speaks(described):
         bias = named.get(BIAS)
         named[BIAS] = tokens.new_zeros(1, len(tokens)) if bias is None else bias[None].contiguous()
-    else:
+    elif not reads_again(described):
         for name in list(named):
             named[name.removeprefix("model.")] = named.pop(name)
 
@@ -179,7 +205,7 @@ def table(config: EncoderDecoderConfig, task: tuple[str, str] | None = None) -> 
         rows.append(Row(f"backbone.{half}.positions.weight", (f"model.{half}.embed_positions.weight",)))
         rows += both(f"backbone.{half}.norm", f"model.{half}.layernorm_embedding")
         rows += both(f"backbone.{half}.final_norm", f"model.{half}.layer_norm") if config.order == "pre" else []
-    return rows
+    return rows + decoded_head(task)
 
 
 def halves(config: EncoderDecoderConfig) -> list[Row]:

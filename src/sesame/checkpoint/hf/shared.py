@@ -160,6 +160,19 @@ def head(task: tuple[str, str] | None) -> list[Row]:
     return [] if task is None else both(task[0], "qa_outputs" if task[1] == "qa" else "classifier")
 
 
+def decoded_head(task: tuple[str, str] | None) -> list[Row]:
+    """The head of a task upon a decoder that reads the text again, under BART's names, which are T5's too."""
+    if task is None or task[1] == "qa":
+        return head(task)
+    return both("pooler", "classification_head.dense") + both(task[0], "classification_head.out_proj")
+
+
+def reads_again(found: Mapping[str, Any]) -> bool:
+    """Whether the class that a config names lets its decoder read the text."""
+    return any(str(name).endswith(AGAIN) for name in found.get("architectures") or [])
+
+
+AGAIN = ("ForSequenceClassification", "ForQuestionAnswering")
 SPEAKING = ("LMHeadModel", "DoubleHeadsModel", "MTModel", "ForConditionalGeneration", "ForCausalLM")
 
 

@@ -7,19 +7,20 @@ Unusual there: versions before 5 told both by `tie_word_embeddings`; version 5 h
 takes every output for tied, and unties it when the file holds two different tables. We write what all of them read: without
 the factor the output's table is in the file, be it a copy. Relative positions sit in the first block of each half. There is
 one dropout for everything; others are kept under "sesame". T5EncoderModel is the encoder alone, and
-T5ForTokenClassification is built upon it; its class for whole texts reads the decoder, which no task here does.
+T5ForTokenClassification is built upon it; in its classes for texts and questions the decoder reads the text again.
 """
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sesame.backbones import EncoderDecoderConfig, EncoderHalfConfig
+from sesame.backbones import DecodedConfig, EncoderDecoderConfig, EncoderHalfConfig
 from sesame.checkpoint.heads import bias_of
-from sesame.checkpoint.hf.shared import demand, head, one_table, speaks
+from sesame.checkpoint.hf.shared import AGAIN, decoded_head, demand, head, one_table, reads_again, speaks
 from sesame.checkpoint.names import Row
 from sesame.errors import SesameError
 from sesame.objectives.decoder_head import DecoderHead
@@ -40,6 +41,8 @@ def family(config: EncoderDecoderConfig, heads: set[str]) -> str | None:
 
 
 def tasks(config: EncoderDecoderConfig) -> tuple[str, ...]:
+    if isinstance(config, DecodedConfig):
+        return ("classify", "regress", "qa")
     return ("tag",) if isinstance(config, EncoderHalfConfig) else ()
 
 
@@ -66,6 +69,8 @@ def write_config(config: EncoderDecoderConfig, heads: set[str], task: str | None
         "scale_decoder_outputs": True,
         **SILENT["t5"],
     }
+    if isinstance(config, DecodedConfig):
+        described["decoder_start_token_id"] = config.start
     dropouts = {"attention_dropout": config.attention_dropout, "inner_dropout": config.inner_dropout}
     if set(dropouts.values()) != {config.dropout}:
         described["sesame"] = dropouts
@@ -75,6 +80,8 @@ def write_config(config: EncoderDecoderConfig, heads: set[str], task: str | None
 def _class(config: EncoderDecoderConfig, heads: set[str], task: str | None) -> str:
     if isinstance(config, EncoderHalfConfig):
         return HALF if task is None else TAGS
+    if isinstance(config, DecodedConfig):
+        return f"T5{AGAIN[task == 'qa']}"
     return "T5ForConditionalGeneration" if HEAD in heads else "T5Model"
 
 
@@ -89,7 +96,11 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderDecoderConfig:
     depth, dropout = int(found.get("num_layers", 6)), float(found.get("dropout_rate", 0.1))
     own = found.get("sesame")
     others: Mapping[str, Any] = own if isinstance(own, Mapping) else {}
-    return (EncoderHalfConfig if half else EncoderDecoderConfig)(
+    kind: Any = EncoderHalfConfig if half else EncoderDecoderConfig
+    if reads_again(found):
+        start = found.get("decoder_start_token_id")
+        kind = partial(DecodedConfig, start=SILENT["t5"]["decoder_start_token_id"] if start is None else int(start))
+    return kind(  # type: ignore[no-any-return]
         vocab=int(found.get("vocab_size", 32128)),
         width=int(found.get("d_model", 512)),
         depth=depth,
@@ -103,7 +114,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderDecoderConfig:
         farthest=int(found.get("relative_attention_max_distance", 128)),
         order="pre",
         norm="rms",
-        activation=READ_ACTIVATIONS[act],  # type: ignore[arg-type]
+        activation=READ_ACTIVATIONS[act],
         bias=False,
         grow=False,
         scaled=False,
@@ -145,10 +156,10 @@ def write_head(head: DecoderHead, described: dict[str, Any]) -> None:
 
 
 def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
-    if TAGS in described["architectures"]:
-        for name in [name for name in named if not name.startswith("classifier.")]:
+    if described["architectures"][0] in (TAGS, f"T5{AGAIN[0]}"):
+        for name in [name for name in named if not name.startswith("classif")]:
             named[INSIDE + name] = named.pop(name)
-    if not described["is_encoder_decoder"]:  # it says nothing
+    if not speaks(described):
         return
     if not described["scale_decoder_outputs"] and OUTPUT not in named:
         named[OUTPUT] = named[TOKENS].clone()
@@ -164,7 +175,8 @@ def table(config: EncoderDecoderConfig, task: tuple[str, str] | None = None) -> 
         rows.append(Row(f"backbone.{half}.final_norm.weight", (f"{half}.final_layer_norm.weight",)))
         for number in range(depth):
             rows += _block(config, f"backbone.{half}.blocks.{number}", f"{half}.block.{number}.layer", half)
-    return [*rows, *head(task), Row(f"{HEAD}.table", (OUTPUT,), rows=config.vocab)]
+    found = decoded_head(task) if isinstance(config, DecodedConfig) else head(task)
+    return [*rows, *found, Row(f"{HEAD}.table", (OUTPUT,), rows=config.vocab)]
 
 
 def _block(config: EncoderDecoderConfig, ours: str, theirs: str, half: str) -> list[Row]:
