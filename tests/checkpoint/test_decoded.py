@@ -146,9 +146,11 @@ def test_the_padding_of_others_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_bart_that_names_no_labels_has_three(tmp_path: Path) -> None:
-    theirs = made("bart", "plain", "texts")
+    theirs = made("bart", "plain", "texts", num_labels=3)
     theirs.save_pretrained(tmp_path)
-    assert "id2label" not in json.loads((tmp_path / "config.json").read_text())
+    file = tmp_path / "config.json"
+    said = {name: value for name, value in json.loads(file.read_text()).items() if "label" not in name}
+    file.write_text(json.dumps(said))  # transformers leaves three out, being its own number
     parts = load_parts(tmp_path, tokenizer=False)
     assert parts.tasks["classify"].config.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
     batch, _, given = inputs("bart")

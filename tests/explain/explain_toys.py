@@ -5,8 +5,10 @@ from typing import Any
 import torch
 
 from sesame.backbones import (
+    DecodedConfig,
     EncoderConfig,
     EncoderDecoderConfig,
+    EncoderHalfConfig,
     RecurrentSeq2SeqConfig,
     TransformerXLConfig,
     XLNetConfig,
@@ -47,6 +49,9 @@ def config_of(kind: str, vocab: int) -> Any:
         return TransformerXLConfig(vocab, **sizes)
     if kind == "transformer":
         return EncoderDecoderConfig(vocab, max_length=32, **sizes)
+    if kind in ("half", "decoded"):
+        settings = DecodedConfig if kind == "decoded" else EncoderHalfConfig
+        return settings(vocab, max_length=32, positions="learned", grow=False, **sizes)
     if kind == "recurrent":
         return RecurrentSeq2SeqConfig(vocab, width=16, depth=1, attention="global", init=0.8)
     return EncoderConfig(vocab, max_length=32, **{**sizes, **ENCODERS[kind]})

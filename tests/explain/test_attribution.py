@@ -21,7 +21,7 @@ TOKENIZER = word_tokenizer(WORDS)
 MASK = TOKENIZER.id("mask")
 
 
-@pytest.mark.parametrize("kind", ["post", "pre", "branch", "rotary", "windows", "albert", "xlnet"])
+@pytest.mark.parametrize("kind", ["post", "pre", "branch", "rotary", "windows", "albert", "xlnet", "half", "decoded"])
 @pytest.mark.parametrize("task", ["classify", "tag", "qa", "regress"])
 @pytest.mark.parametrize("seed", range(2))
 def test_contributions_sum_to_the_difference_of_scores(kind: str, task: str, seed: int) -> None:
@@ -49,9 +49,10 @@ def test_masks_next_tokens_and_answers_too(kind: str, seed: int) -> None:
     assert sum(found.values) == pytest.approx(found.score - found.base, rel=0.01)
 
 
+@pytest.mark.parametrize("kind", ["post", "half", "decoded"])
 @pytest.mark.parametrize("seed", range(2))
-def test_the_baseline_is_the_score_of_masked_text(seed: int) -> None:
-    parts = toy("post", seed, ("classify",))
+def test_the_baseline_is_the_score_of_masked_text(kind: str, seed: int) -> None:
+    parts = toy(kind, seed, ("classify",))
     found = attribute(ask(parts, TEXT, task=parts.tasks["classify"], wish=Wish("bad")), MASK)
     hidden = ask(parts, " ".join(["ba"] * 7), task=parts.tasks["classify"]).copies(1)
     masked = replace(hidden, ids=torch.where(hidden.ids == TOKENIZER.encode("ba").ids[0], MASK, hidden.ids))

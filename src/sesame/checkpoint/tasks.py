@@ -159,7 +159,8 @@ def _unlike(config: TaskConfig, found: Mapping[str, Any], family: ModuleType, en
 
 def _count(found: Mapping[str, Any], family: ModuleType | None) -> int:
     """How many labels there are; a file that does not say it has as many as its family's classes begin with."""
-    return int(found.get("num_labels") or len(found.get("id2label") or ()) or getattr(family, "LABELS", 2))
+    silent: int = getattr(family, "LABELS", 2)
+    return int(found.get("num_labels") or len(found.get("id2label") or ()) or silent)
 
 
 def _foreign(found: Mapping[str, Any], family: ModuleType | None) -> TaskConfig | None:

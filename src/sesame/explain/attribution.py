@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones import Backbone
+from sesame.backbones import Backbone, Decoded
 from sesame.errors import SesameError
 from sesame.explain.asked import Question
 from sesame.progress import say
@@ -130,7 +130,7 @@ def _places(question: Question, ids: Tensor) -> tuple[Tensor, Tensor]:
 
 def _score(question: Question, table: nn.Embedding, vectors: Tensor) -> Tensor:
     """The score of n inputs given as vectors. Shape: (n, W, L, E) -> (n,)."""
-    with _reading(table, vectors.flatten(0, 1)) as used:
+    with _reading(table, vectors.flatten(0, 1), isinstance(question.backbone, Decoded)) as used:
         found = question.score(question.copies(len(vectors)))
     if not used:
         raise SesameError("this model does not read its tokens from its table, so they have no vectors to follow")
@@ -138,13 +138,14 @@ def _score(question: Question, table: nn.Embedding, vectors: Tensor) -> Tensor:
 
 
 @contextmanager
-def _reading(table: nn.Embedding, vectors: Tensor) -> Iterator[list[bool]]:
-    """The table's first answer is `vectors`; a decoder's tokens, which come second, keep their own."""
+def _reading(table: nn.Embedding, vectors: Tensor, again: bool = False) -> Iterator[list[bool]]:
+    """The table's first answer is `vectors`; a decoder's tokens, which come second, keep their own, unless it reads the same
+    text `again`, one place behind."""
     used: list[bool] = []
 
     def instead(module: nn.Module, given: tuple[Tensor, ...], found: Tensor) -> Tensor | None:
         if used:
-            return None
+            return torch.cat([found[:, :1], vectors[:, :-1]], 1) if again else None
         used.append(True)
         return vectors
 
