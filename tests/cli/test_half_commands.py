@@ -10,7 +10,9 @@ from tests.cli.calling import Cli
 from tests.languages import word_tokenizer
 
 
-@pytest.mark.parametrize("family", ["t5", "bart", "marian"])
+@pytest.mark.parametrize(
+    "family", ["t5", pytest.param("bart", marks=pytest.mark.slow), pytest.param("marian", marks=pytest.mark.slow)]
+)
 def test_an_encoder_decoder_gives_vectors_and_learns_labels(family: str, cli: Cli, tmp_path: Path) -> None:
     model, words = tmp_path / "model", ["good", "fine", "bad", "poor", "day", "road", "tree"]
     theirs = made(family, "plain").float()
