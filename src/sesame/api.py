@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from sesame import agreement
-from sesame.backbones import Backbone, Encoder
+from sesame.backbones import Backbone, Encoder, EncoderDecoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
@@ -64,8 +64,10 @@ class Loaded:
 
     @property
     def limit(self) -> int:
-        """The longest input in tokens."""
-        return self.parts.backbone.longest or 1_000_000
+        """The longest text in tokens that is read at once; of an encoder-decoder by its encoder, see `EncoderHalf`."""
+        backbone = self.parts.backbone
+        most: int | None = backbone.config.max_length if isinstance(backbone, EncoderDecoder) else backbone.longest
+        return most or 1_000_000
 
     def fill(self, texts: str | Sequence[str], top: int = 5) -> list[list[Filled]]:
         """The best tokens for every mask in every text."""

@@ -9,7 +9,8 @@ import torch
 import transformers
 from torch import Tensor
 
-from sesame.backbones import EncoderHalf, EncoderHalfConfig
+from sesame.backbones import EncoderDecoder, EncoderDecoderConfig, EncoderHalf, EncoderHalfConfig
+from sesame.backbones.encoder_half import half_of
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.checkpoint.reading import reading
 from sesame.data.batch import Batch
@@ -63,6 +64,16 @@ def test_padding_and_few_places_change_nothing() -> None:
         maps = half(batch, maps=True).maps
         assert len(maps) == 2
         assert torch.allclose(maps[0][0].sum(-1), torch.ones(2, 13).double())
+
+
+def test_sources_that_were_learnt_from_their_end_are_read_from_there() -> None:
+    torch.manual_seed(0)
+    whole = noisy(EncoderDecoder(EncoderDecoderConfig(50, 16, 2, 2, dropout=0.0)).double()).eval()
+    ids = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
+    wanted = whole.read(Batch(torch.tensor([[8, 7, 6, 5, 2], [4, 9, 2, 0, 0]]), torch.tensor([5, 3])))
+    found = half_of(whole, reverse=True, front=0, back=1)(Batch(ids, torch.tensor([5, 3]))).last
+    assert (found[0] - wanted[0, [3, 2, 1, 0, 4]]).abs().max() < 1e-12
+    assert (found[1, :3] - wanted[1, [1, 0, 2]]).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("shape", T5S)

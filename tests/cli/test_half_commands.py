@@ -20,6 +20,9 @@ def test_an_encoder_decoder_gives_vectors_and_learns_labels(family: str, cli: Cl
     word_tokenizer(words).save(model)
     vector = json.loads(cli("embed", model, "a good day").fine().out.splitlines()[0])["vector"]
     assert len(vector) == 24
+    (tmp_path / "long.txt").write_text("good day " * 5_000 + "\n")
+    told = cli("embed", model, "--file", tmp_path / "long.txt").fine()  # in windows: all at once would take gigabytes
+    assert len(json.loads(told.out.splitlines()[0])["vector"]) == 24
     rows = [f"{day} {word},{word in words[:2]}" for word in words[:4] for day in words[4:]] * 4
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     how = ["--seeds", 1, "--no-baselines", "--rate", 0.003, "--epochs", 100]

@@ -98,7 +98,7 @@ class CoVe(Backbone):
 
     def forward(self, batch: Batch, only: Tensor | None = None, maps: bool = False) -> Encoded:
         x, lengths = self.tokens(batch.ids), None if batch.full else batch.lengths
-        turn = _turned(batch, self.config.front, self.config.back) if self.config.reverse else None
+        turn = turned(batch, self.config.front, self.config.back) if self.config.reverse else None
         walked = self.encoder(x if turn is None else take(x, turn), lengths)
         states = [*walked.layers[:-1], walked.top]
         if turn is not None:
@@ -121,7 +121,7 @@ def encoder_of(model: RecurrentSeq2Seq, reverse: bool = False, front: int = 0, b
     return found
 
 
-def _turned(batch: Batch, front: int, back: int) -> Tensor:
+def turned(batch: Batch, front: int, back: int) -> Tensor:
     """At which place each token is read if all but those at the ends come from behind; twice is not at all. (B, L)"""
     places = torch.arange(batch.ids.shape[1], device=batch.ids.device)[None, :]
     last = batch.lengths[:, None] - back - 1

@@ -34,6 +34,10 @@ class Decoded(EncoderDecoder):
     def blocks(self) -> nn.ModuleList:  # type: ignore[override]
         return self.decoder.blocks
 
+    @property
+    def longest(self) -> int | None:
+        return self.config.max_length  # of T5 too: its cost grows by the square
+
     def forward(self, batch: Batch, only: Tensor | None = None, maps: bool = False) -> Encoded:
         first = torch.full_like(batch.ids[:, :1], self.config.start)
         outputs = torch.cat([first, batch.ids[:, :-1]], 1)

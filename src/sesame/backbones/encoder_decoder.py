@@ -163,7 +163,7 @@ class EncoderDecoder(Backbone):
 
     @property
     def longest(self) -> int | None:
-        return longest(self.config)
+        return None if self.config.positions == "relative" else self.config.max_length
 
     @property
     def segment_kinds(self) -> int:
@@ -262,7 +262,3 @@ def drop(whole: Backbone, rate: float | None) -> None:
             module.inner_dropout = c.inner_dropout if rate is None else min(rate, c.inner_dropout)
         elif isinstance(module, Dropout):
             module.rate = c.dropout if rate is None else rate
-
-
-def longest(c: EncoderDecoderConfig) -> int | None:
-    return None if c.positions == "relative" else c.max_length

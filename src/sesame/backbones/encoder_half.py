@@ -5,7 +5,8 @@ Papers: Raffel et al. 2020 (https://arxiv.org/abs/1910.10683); Ni et al. 2022, "
 says first. Any half of `encoder_decoder.py` serves: T5's (transformers calls it T5EncoderModel), BART's, mBART's, Marian's.
 
 Unusual: its settings are those of the whole, of which the decoder's are not read. No token stands for the whole text; where
-one is asked for, it is the last, which ends every source.
+one is asked for, it is the last, which ends every source. T5 would read on without end, at a cost that grows by the square;
+here it reads as many tokens at once as its settings name. Sources that were learnt from their end are read from there.
 """
 
 from dataclasses import dataclass, fields
@@ -14,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from sesame.backbones.base import Backbone, Encoded
-from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, Side, drop, enter, longest
+from sesame.backbones.cove import turned
+from sesame.backbones.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, Side, drop, enter
 from sesame.data.batch import Batch
 from sesame.nn.attention.multihead import take
 from sesame.nn.embeddings import padded_vocab
@@ -26,8 +28,9 @@ from sesame.nn.positions import half_sinusoids
 class EncoderHalfConfig(EncoderDecoderConfig):
     """Those of the whole."""
 
-
-SETTINGS = fields(EncoderHalfConfig)
+    reverse: bool = False  # texts are read from their end, ...
+    front: int = 0  # ... but for so many tokens before ...
+    back: int = 1  # ... and behind them
 
 
 class EncoderHalf(Backbone):
@@ -52,7 +55,7 @@ class EncoderHalf(Backbone):
 
     @property
     def longest(self) -> int | None:
-        return longest(self.config)
+        return self.config.max_length
 
     def groups(self) -> list[nn.Module]:
         side = self.encoder
@@ -66,20 +69,25 @@ class EncoderHalf(Backbone):
         return self.tokens.weight
 
     def forward(self, batch: Batch, only: Tensor | None = None, maps: bool = False) -> Encoded:
-        side = self.encoder
+        c, side = self.config, self.encoder
         seen: list[Tensor] | None = [] if maps else None
-        layers, rows = [enter(self, side, batch.ids, 0)], side.rows(batch)
+        turn = turned(batch, c.front, c.back) if c.reverse else None
+        ids = batch.ids if turn is None else batch.ids.gather(1, turn)
+        layers, rows = [enter(self, side, ids, 0)], side.rows(batch)
         for block in side.blocks:
             layers.append(block(layers[-1], rows, None, seen))
         layers[-1] = side.leave(layers[-1])
+        if turn is not None:
+            layers = [take(layer, turn) for layer in layers]
         if only is not None:
             layers[-1] = take(layers[-1], only)
         return Encoded(batch, tuple(layers), only, tuple(seen or ()))
 
 
-def half_of(model: EncoderDecoder) -> EncoderHalf:
+def half_of(model: EncoderDecoder, reverse: bool = False, front: int = 0, back: int = 1) -> EncoderHalf:
     """The encoder of a model, which keeps its weights: both are the same modules."""
+    settings = {part.name: getattr(model.config, part.name) for part in fields(EncoderDecoderConfig)}
     with torch.device("meta"):  # nothing is allocated, for nothing of it is kept
-        found = EncoderHalf(EncoderHalfConfig(**{part.name: getattr(model.config, part.name) for part in SETTINGS}))
+        found = EncoderHalf(EncoderHalfConfig(**settings, reverse=reverse, front=front, back=back))
     found.tokens, found.encoder, found.table = model.tokens, model.encoder, model.table
     return found

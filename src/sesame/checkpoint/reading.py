@@ -15,12 +15,14 @@ from sesame.text.template import around
 
 def reading(parts: Parts) -> Parts:
     """Parts whose backbone gives states of a text. What only speaks is left out."""
-    if isinstance(parts.backbone, EncoderDecoder):
-        return Parts(half_of(parts.backbone), {}, parts.tokenizer, pad=parts.pad)
-    if not isinstance(parts.backbone, RecurrentSeq2Seq):
+    backbone = parts.backbone
+    if not isinstance(backbone, EncoderDecoder | RecurrentSeq2Seq):
         return parts
     reverse = parts.speech is not None and parts.speech.reverse
-    if is_plain(parts.backbone.config):
-        return Parts(reader_of(parts.backbone, reverse), {}, parts.tokenizer)
     ends = (0, 1) if parts.tokenizer is None else tuple(map(len, around(parts.tokenizer)))
-    return Parts(encoder_of(parts.backbone, reverse, *ends), {}, parts.tokenizer)
+    if isinstance(backbone, EncoderDecoder):
+        half = half_of(backbone, reverse, *ends) if reverse else half_of(backbone)
+        return Parts(half, {}, parts.tokenizer, pad=parts.pad)
+    if is_plain(backbone.config):
+        return Parts(reader_of(backbone, reverse), {}, parts.tokenizer)
+    return Parts(encoder_of(backbone, reverse, *ends), {}, parts.tokenizer)
