@@ -5,8 +5,8 @@
 1. `sesame pretrain electra` for the budget.
 2. The generator's shape by itself, as a masked language model: the same tokenizer, rows, masks, schedule and number of
    steps, and the generator's rate.
-3. With `--sst2`, the discriminator is fine-tuned on that set, three seeds, in several ways: our defaults, other rates, and
-   as the paper does (its table 7: lower layers slower, dropout, no decay). The way is chosen on validation rows.
+3. With `--sst2`, the discriminator is fine-tuned on that set, three seeds, in several ways: our defaults, other rates, with
+   dropout. The way is chosen on validation rows. (As in the paper's table 7 it came out far lower: docs/log.md.)
 
 Says the two held-out losses and their ratio, the discriminator's average precision beside the share of replaced tokens, and
 the accuracy. What stands in OUT is not made again.
@@ -41,10 +41,8 @@ TEACHING = {
     "defaults": [],
     "half the rate": ["optimizer.rate=2.5e-5"],
     "twice the rate": ["optimizer.rate=1e-4"],
-    "as the paper": [
-        "optimizer.rate=3e-4", "rate_width=0", "adapt.layer_decay=0.8", "optimizer.decay=0", "task.dropout=0.1",
-    ],
-}  # fmt: skip
+    "half the rate, dropout": ["optimizer.rate=2.5e-5", "task.dropout=0.1"],
+}
 SEEDS = 3
 SHARED = ("backbone", "stages.main", "optimizer", "schedule")  # tables of a recipe
 
