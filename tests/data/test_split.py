@@ -115,6 +115,21 @@ def test_description() -> None:
     ]
 
 
+def test_phrases_of_training_texts_are_told() -> None:
+    sentence = "the plot is thin but the music of this film is lovely"
+    train = rows((sentence, "x"), ("another text that says quite other things", "y"))
+    phrase = ("but THE music of this  film", "x")
+    told = describe(train, rows(phrase, file="valid.csv"), rows((sentence, "x"), file="test.csv"), "classify")
+    pieces = [line for line in told if "half or more" in line]
+    assert len(pieces) == 1, "a whole text is told by another sentence"
+    assert pieces[0].startswith("warning: 1 of 1 validation rows (100.0 %)")
+    assert "first valid.csv:2" in pieces[0]
+    strangers = [(f"nothing of it is in there, number {n}", "x") for n in range(2)]
+    few = describe(train, rows(phrase, *strangers, file="valid.csv"), [], "classify")
+    assert not any("half or more" in line for line in few), "one row in three may be chance"
+    assert not any("half or more" in line for line in describe(train, rows(("film", "x")), [], "classify"))
+
+
 def test_description_of_other_tasks() -> None:
     assert "from 0 to 4, on average 2" in describe(rows(("a", 0.0), ("b", 4.0)), [], [], "regress")[0]
     tags = rows(*((f"a {n}", ("B-PER", "O")) for n in range(9)))

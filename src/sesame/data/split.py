@@ -14,6 +14,9 @@ from sesame.errors import SesameError
 
 _PLACE = re.compile(r"(.*?)(?::\d+|: (?:row|question) .*)", re.DOTALL)
 _FEW = 5  # rows of a class are too few to learn it from, and to measure it by
+_RUN = 5  # words in a row that two texts seldom share by chance
+_OFTEN = 1 / 3  # of the rows: templates and phrases of habit alone are fewer (Banking77 has 0.23, SST-2's phrases 0.63)
+_READ = 1_000_000  # words are looked through at most, which takes seconds
 
 
 def check_training(examples: Sequence[Example], task: str) -> None:
@@ -114,6 +117,8 @@ def describe(train: Sequence[Example], valid: Sequence[Example], test: Sequence[
         *_duplicates(train),
         *_overlap(train, valid, "validation"),
         *_overlap(train, test, "test"),
+        *(_pieces(train, valid, "validation") if task != "qa" else ()),  # a context has many questions
+        *(_pieces(train, test, "test") if task != "qa" else ()),
         *_unseen(train, valid, task, "validation"),
         *_unseen(train, test, task, "test"),
     ]
@@ -183,6 +188,39 @@ def _overlap(train: Sequence[Example], other: Sequence[Example], name: str) -> I
             f"warning: {len(both):,} of {len(other):,} {name} rows ({_percent(len(both), len(other))}) have a text that is "
             f"also in training (case and spaces aside), first {both[0].place}; scores on them are too good"
         )
+
+
+def _pieces(train: Sequence[Example], other: Sequence[Example], name: str) -> Iterable[str]:
+    """Texts of which half or more stands in training texts: phrases of one sentence, parts of one document, templates."""
+    train, other = _sample(train), _sample(other)
+    runs = [(example, _runs(example)) for example in other]
+    wanted = {run for _, found in runs for run in found}
+    known: set[int] = set()
+    for example in train if wanted else ():
+        known |= wanted & _runs(example)
+    whole = {_folded(example) for example in train} if known else set()  # those are told already
+    shared = [example for example, found in runs if found and len(found & known) >= len(found) / 2]
+    shared = [example for example in shared if _folded(example) not in whole]
+    if len(shared) > _OFTEN * len(other):
+        yield (
+            f"warning: {len(shared):,} of {len(other):,} {name} rows ({_percent(len(shared), len(other))}) have a text that "
+            f"stands half or more in training texts, first {shared[0].place}; scores on them are too good: part rows by "
+            "where they come from, if you can"
+        )
+
+
+def _sample(examples: Sequence[Example]) -> Sequence[Example]:
+    words = sum(example.text.count(" ") + (example.pair or "").count(" ") for example in examples)
+    return examples[:: 1 + words // _READ]
+
+
+def _runs(example: Example) -> set[int]:
+    """All runs of words, as numbers: a set of strings would hold the training data several times over."""
+    found = set()
+    for text in (example.text, example.pair or ""):
+        words = text.casefold().split()
+        found |= {hash(tuple(words[at : at + _RUN])) for at in range(len(words) - _RUN + 1)}
+    return found
 
 
 def _unseen(train: Sequence[Example], other: Sequence[Example], task: str, name: str) -> Iterable[str]:
