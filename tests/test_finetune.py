@@ -304,10 +304,11 @@ def test_nothing_is_chosen_by_the_test_data(begin: Path, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_collapse_is_noticed_and_trained_again(begin: Path, tmp_path: Path) -> None:
-    """A rate so high that everything gets one answer; the notes say so, and the run still ends with a report."""
-    train, valid = files(tmp_path, "classify", 40, 20)
-    settings = [*SHORT, "optimizer.rate=9.0", "schedule.warmup=0.0"]
-    results = run(begin, tmp_path / "run", "classify", train, valid, settings=settings)
+    """All texts are the same, so every try gives one answer, on any machine; the notes and the report say so."""
+    train, valid = tmp_path / "train.csv", tmp_path / "valid.csv"
+    for file, rows in ((train, 40), (valid, 20)):
+        file.write_text("text,label\n" + "red sun,good\nred sun,bad\n" * (rows // 2))
+    results = run(begin, tmp_path / "run", "classify", train, valid, settings=SHORT)
     (seed,) = results["seeds"]
     assert seed["collapsed"]
     assert seed["attempts"] == 3
