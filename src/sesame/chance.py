@@ -44,9 +44,13 @@ def keys(base: int, rows: npt.NDArray[np.int64]) -> Words:
 
 def uniform(row_keys: Words, name: str, count: int) -> npt.NDArray[np.float64]:
     """Uniform numbers in [0, 1): (B,) -> (B, count)."""
+    return _uniform_at(row_keys, name, np.arange(count, dtype=np.uint64)[None, :])
+
+
+def _uniform_at(row_keys: Words, name: str, at: Words) -> npt.NDArray[np.float64]:
     with np.errstate(over="ignore"):
-        at = (np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN))[None, :]
-        mixed = _mix(_mix(row_keys + np.uint64(stream(name)))[:, None] + at)
+        starts = _mix(row_keys + np.uint64(stream(name)))[:, None]
+        mixed = _mix(starts + (at + np.uint64(1)) * np.uint64(GOLDEN))
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -61,6 +65,8 @@ def uniform_tensor(row_keys: Tensor, name: str, count: int) -> Tensor:
 
 def uniform_at(row_keys: Tensor, name: str, at: Tensor) -> Tensor:
     """Those at some places only: int64 (B,), (B, K) -> float64 (B, K)."""
+    if row_keys.device.type == "cpu":
+        return torch.from_numpy(_uniform_at(row_keys.numpy().view(np.uint64), name, at.numpy().view(np.uint64)))
     starts = _mix_tensor(row_keys + _signed(stream(name)))[:, None]
     return _shift(_mix_tensor(starts + (at + 1) * _signed(GOLDEN)), 11).double() * 2.0**-53
 
@@ -73,7 +79,8 @@ def _mix_int(x: int) -> int:
 
 def _mix(x: Words) -> Words:
     for multiply, shift in zip(_MULTIPLY, _SHIFT[:2], strict=True):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(multiply)
+        x = x ^ (x >> np.uint64(shift))
+        x *= np.uint64(multiply)
     return x ^ (x >> np.uint64(_SHIFT[2]))
 
 

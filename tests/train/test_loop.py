@@ -182,13 +182,27 @@ def test_step_counts_real_tokens(packer: Packer) -> None:
 def test_order_of_examples_is_a_permutation_each_epoch() -> None:
     from sesame.data.order import locate, shuffled
 
-    for count in (1, 2, 3, 17, 1000):
+    for count in (1, 2, 3, 4, 5, 6, 17, 1000, 1024, 1025, 65_537):
         rows = shuffled(np.arange(count), count, key=9)
         assert sorted(rows.tolist()) == list(range(count))
     epochs, rows = locate(995, 10, 1000, seed=3)
     assert epochs.tolist() == [0] * 5 + [1] * 5
     assert np.array_equal(rows, np.concatenate([locate(995, 5, 1000, 3)[1], locate(1000, 5, 1000, 3)[1]]))
     assert not np.array_equal(shuffled(np.arange(1000), 1000, 1), shuffled(np.arange(1000), 1000, 2))
+
+
+def test_order_of_examples_is_well_mixed() -> None:
+    """Neighbours come from anywhere, and every row comes to every place: over 2,000 shuffles of 12 rows, chi-square."""
+    from sesame.data.order import shuffled
+
+    rows = shuffled(np.arange(10_000), 10_000, key=5)
+    assert abs(np.corrcoef(rows[:-1], rows[1:])[0, 1]) < 0.05
+    assert abs(np.corrcoef(np.arange(10_000), rows)[0, 1]) < 0.05
+    seen = np.zeros((12, 12))
+    for key in range(2_000):
+        seen[np.arange(12), shuffled(np.arange(12), 12, key)] += 1
+    expected = 2_000 / 12
+    assert ((seen - expected) ** 2 / expected).sum() < 200  # 121 degrees of freedom: 5 deviations above the mean
 
 
 def test_chance_is_the_same_in_numpy_and_torch(tmp_path: Path) -> None:

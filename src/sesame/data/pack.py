@@ -119,6 +119,7 @@ class Packer:
         # (N, 3): begin, end, document; where there are A and B in sentences, because they are cut between two, blocks count
         # in places of the stream, the others in tokens
         self.rows = PLANS[kind](self.documents, self.offsets, self.body)
+        self.stream = stream(self.documents, self.offsets)
         if len(self.rows) == 0:
             raise SesameError(f"{part.store.files[0]}: has no example of length {length}; give more text")
 
@@ -185,7 +186,7 @@ class Packer:
 
     def _blocks(self, start: Ints, stop: Ints) -> "Pieces":
         """Stretches of the stream. A piece without tokens stands where a separator comes first or last in a row."""
-        heads, sizes, places = stream(self.documents, self.offsets)
+        heads, sizes, places = self.stream
         first = np.searchsorted(places, start, side="right") - 1
         count = np.searchsorted(places, stop, side="right") - first
         owner = np.repeat(np.arange(len(start)), count)

@@ -161,7 +161,7 @@ class MaskedLM(Objective):
         shares = [1 / n for n in range(1, self.config.ngram + 1)]
         law = [sum(shares[:n]) / sum(shares) for n in range(1, self.config.ngram)]
         luck = chance.uniform_tensor(keys, "mlm.ngram", words.shape[1])
-        drawn = 1 + torch.searchsorted(luck.new_tensor(law), luck, right=True)
+        drawn = 1 + torch.stack([luck >= edge for edge in law]).sum(0)
         ends = drawn.cumsum(1)
         return torch.searchsorted(ends, words)
 
