@@ -10,7 +10,8 @@ text, the tokenizer (the recipes of `--own` make theirs), the size, the device a
 is an untrained BERT. A clock has the device for itself; compilations and fine-tunings share it in between (`pipeline.py`).
 What a recipe reached is kept in OUT/RECIPE.json: a second call does only what is missing, and a recipe that fails is said and
 left out. With `--until` a call ends in time, and says what is left. `--table` writes what OUT holds into docs/methods.md,
-`--recipes` only that page's list of recipes.
+`--recipes` only that page's list of recipes. The results behind the page are kept in benchmarks/results/methods; another
+recipe is added by copying its file there.
 """
 
 import argparse
@@ -36,6 +37,10 @@ PAGE = ROOT / "docs" / "methods.md"
 TASKS = ("SST-2", "CoLA", "MRPC", "RTE", "STS-B")
 SCRATCH = "scratch"
 ENCODERS = ("encoder", "xlnet")  # the backbones that are compared here
+TOLD = {  # of what held-out text shows, what the table has
+    "mlm": "masks", "clm": "next token", "plm": "permuted", "nsp_accuracy": "next sentence", "sop_accuracy": "order",
+    "rtd_average_precision": "replaced (average precision)",
+}  # fmt: skip
 IMPORTS = [
     "sesame.pretraining.run",
     "sesame.finetuning.run",
@@ -244,7 +249,7 @@ def table(out: Path) -> str:
         [
             line["recipe"], f"{line['parameters'] / 1e6:.1f}", f"{line['steps']:,}", f"{line['tokens'] / 1e6:.0f}",
             f"{100 * line['mfu']:.0f}" if line["tokens"] else "",
-            ", ".join(f"{name} {value:.3f}" for name, value in line["held_out"].items() if line["tokens"]),
+            told(line["held_out"]) if line["tokens"] else "",
             *(spread(line["scores"][task]) for task in TASKS), f"{100 * average(line):.2f}",
         ]
         for line in found
@@ -256,6 +261,10 @@ def table(out: Path) -> str:
         f"SST-2, MRPC, RTE: accuracy; CoLA: Matthews; STS-B: Pearson; on dev data. {first['machine']}"
     )
     return f"{how}\n\n{report.table(head, rows)}"
+
+
+def told(held_out: dict[str, float]) -> str:
+    return ", ".join(f"{TOLD[name]} {held_out[name]:.3f}" for name in TOLD if name in held_out)
 
 
 def spread(values: list[float]) -> str:
