@@ -29,6 +29,8 @@ TRIALS: dict[str, list[str]] = {
     "AdamW": ["optimizer.kind=adamw", "optimizer.rate=2e-3"],
     "half the rate": ["optimizer.rate=2e-3"],
     "twice the rate": ["optimizer.rate=8e-3"],
+    "AdamW's part at a quarter of Muon's rate": ["optimizer.rest=0.25"],
+    "AdamW's part at twice Muon's rate": ["optimizer.rest=2"],
     "masks: 15 % throughout": ["objectives.mlm.rate=0.15"],
     "masks: 30 to 15 %": ["objectives.mlm.rate=0.30"],
     "masks: 40 to 15 %": ["objectives.mlm.rate=0.40"],

@@ -1,5 +1,6 @@
 """Muon for many matrices at once moves them as PyTorch's own moves each."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -48,3 +49,18 @@ def test_singular_values_come_near_one() -> None:
     found = orthogonal(torch.randn(3, 16, 40), (3.4445, -4.775, 2.0315), 5, 1e-7).float()
     values = torch.linalg.svdvals(found)
     assert 0.5 < float(values.min()) < float(values.max()) < 1.5
+
+
+def test_what_stays_with_adamw_may_have_a_rate_of_its_own() -> None:
+    from sesame.errors import SesameError
+    from sesame.train.optim import OptimConfig, build_optimizer
+
+    model = torch.nn.ModuleDict({"table": torch.nn.Embedding(5, 4), "blocks": torch.nn.Linear(4, 4)})
+    optimizer = build_optimizer(model, OptimConfig(kind="muon", rate=1e-2, rest=0.25))
+    rates = {id(p): group["lr"] for group in optimizer.groups() for p in group["params"]}
+    assert rates[id(model["blocks"].weight)] == 1e-2
+    assert rates[id(model["table"].weight)] == rates[id(model["blocks"].bias)] == 2.5e-3
+    optimizer.set_rate(2e-2)
+    assert {group["lr"] for group in optimizer.groups()} == {2e-2, 5e-3}
+    with pytest.raises(SesameError, match="muon alone"):
+        OptimConfig(kind="adamw", rest=0.5)

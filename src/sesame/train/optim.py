@@ -5,7 +5,8 @@ Biases and norms never decay (BERT).
 - "sgd" is the plain gradient; with `ema` and a rate that does not fall it is averaged SGD (AWD-LSTM, whose NT-ASGD begins to
   average when held-out text stops to gain; a running mean that forgets the start needs no such moment).
 - "muon" (Jordan et al. 2024) makes the update of every hidden matrix orthogonal, see `muon.py`; tables, heads and vectors
-  stay with AdamW. Its updates are scaled to the size of AdamW's, so that the same rate serves both.
+  stay with AdamW. Its updates are scaled to the size of AdamW's, so that the same rate serves both; `rest` lets AdamW's part
+  learn slower or faster than that.
 - "lamb" (You et al. 2019) makes each step as long as the weights it moves, for very large batches, see `lamb.py`.
 - "adafactor" (Shazeer & Stern 2018, https://arxiv.org/abs/1804.04235) is PyTorch's: of the squared gradients of a matrix it
   remembers row and column means only, and no momentum, so its memory is next to nothing. The rate is relative to the size
@@ -42,12 +43,17 @@ class OptimConfig:
     eps: float = 1e-6
     clip: float = 1.0  # gradient norm; 0: no clipping
     ema: float = 0.0  # decay of a running mean of the weights, such as 0.999; 0: none
+    rest: float = 1.0  # muon: the rate of what stays with AdamW, as a factor of the common one
 
     def __post_init__(self) -> None:
         if not (0 < self.rate < 100 and self.decay >= 0 and self.eps > 0 and self.clip >= 0):
             raise SesameError(f"optimizer: rate, eps must be above 0, decay and clip not below it; found {self}")
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise SesameError(f"optimizer: beta1 and beta2 lie from 0 to below 1; found {self.beta1} and {self.beta2}")
+        if self.rest <= 0 or (self.rest != 1 and self.kind != "muon"):
+            raise SesameError(
+                f"optimizer.rest is {self.rest}; it is above 0, and of use beside optimizer.kind = muon alone"
+            )
         if not 0 <= self.ema < 1:
             raise SesameError(f"optimizer.ema is {self.ema}; it lies from 0 (no mean) to below 1")
 
@@ -162,10 +168,11 @@ def _parts(model: nn.Module, config: OptimConfig, scales: Scales | None) -> list
         return [torch.optim.Adafactor([matrices, vectors], lr=config.rate)]
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     inner = [p for name, p in named if p.ndim == 2 and id(p) not in tables and ".blocks." in f".{name}"]
-    rest = {id(p) for p in inner}
+    known = {id(p) for p in inner}
+    rest = [p for _, p in named if id(p) not in known]
     paced = [{"params": members, "scale": scale} for scale, members in _by_scale(inner, scales or {}).items()]
     muon = BatchedMuon(paced, lr=config.rate, weight_decay=config.decay, adjust_lr_fn="match_rms_adamw")
-    return [muon, _adamw((p for _, p in named if id(p) not in rest), config, scales or {})]
+    return [muon, _adamw(rest, config, {p: (scales or {}).get(p, 1.0) * config.rest for p in rest})]
 
 
 def _by_scale(parameters: list[nn.Parameter], scales: Scales) -> dict[float, list[nn.Parameter]]:
