@@ -128,8 +128,8 @@ def read_halves(found: Mapping[str, Any], place: str, **more: Any) -> EncoderDec
 
 
 def _activation(found: Mapping[str, Any], place: str) -> str:
-    name = found.get("activation_function", "gelu")
-    return "silu" if name in ("silu", "swish") else read_activation(name, place)
+    key = "activation_function"
+    return "silu" if found.get(key) in ("silu", "swish") else read_activation(found, key, place)
 
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:

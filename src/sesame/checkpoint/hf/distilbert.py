@@ -53,7 +53,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
         inner=int(found.get("hidden_dim", 3072)),
         max_length=int(found.get("max_position_embeddings", 512)),
         segments=0,
-        activation=shared.read_activation(found.get("activation", "gelu"), place),  # type: ignore[arg-type]
+        activation=shared.read_activation(found, "activation", place),  # type: ignore[arg-type]
         dropout=float(found.get("dropout", 0.1)),
         attention_dropout=float(found.get("attention_dropout", 0.1)),
     )

@@ -37,7 +37,7 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
 
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
-    shared.read_activation(found.get("hidden_act", "gelu"), place, known=("gelu",))
+    shared.read_activation(found, "hidden_act", place, known=("gelu",))
     if "ElectraForMultipleChoice" in (found.get("architectures") or []):
         shared.demand(found, SUMMARY, place)
     return shared.read_encoder(found, place, SILENT, embedding_width=int(found.get("embedding_size", 128)))

@@ -11,25 +11,26 @@ import torch
 from torch import Tensor
 
 from sesame.backbones.encoder import EncoderConfig
-from sesame.checkpoint.hf.shared import both, matrices, today
+from sesame.checkpoint.hf.shared import both, head, matrices, today
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
 
 TASKS = ("classify", "regress", "tag")
+BASE = 10000.0  # of the angles, when a config is silent: files before transformers 5 are, always
+DECODER = "lm_head.decoder.weight"
 
 
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
     fits = (
         config.order == "pre"
         and config.positions == "rotary"
-        and config.rotary_base == 10000.0
         and config.segments == 0
         and config.bias
         and config.activation == "gelu"
         and config.share == "none"
         and config.embedding_width in (0, config.width)
-        and heads <= {"mlm"}
+        and heads <= {"mlm", "pooler"}
     )
     return "esm" if fits else None
 
@@ -49,6 +50,7 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
         "max_position_embeddings": config.max_length,
         "layer_norm_eps": config.eps,
         "position_embedding_type": "rotary",
+        "rope_theta": config.rotary_base,
         "emb_layer_norm_before": False,
         "token_dropout": False,
         "is_folding_model": False,
@@ -64,6 +66,8 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
         "emb_layer_norm_before": False,
         "token_dropout": False,
         "is_folding_model": False,
+        "is_decoder": False,
+        "add_cross_attention": False,
     }
     for key, value in wanted.items():
         if (found.get(key) or False) != (value or False):
@@ -77,6 +81,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
         max_length=int(found.get("max_position_embeddings", 1026)),
         segments=0,
         positions="rotary",
+        rotary_base=float(found.get("rope_theta") or BASE),
         order="pre",
         dropout=float(found.get("hidden_dropout_prob", 0.1)),
         attention_dropout=float(found.get("attention_probs_dropout_prob", 0.1)),
@@ -85,9 +90,9 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
 
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Leave out buffers, the contact head for proteins, and the tied copy of the table."""
+    """Leave out buffers, the contact head for proteins, and a tied copy of the table."""
     bare = not any(name.startswith("esm.") for name in found)
-    skip = ("position_ids", "inv_freq", "lm_head.decoder.weight")
+    skip = ("position_ids", "inv_freq", *([DECODER] if config.get("tie_word_embeddings", True) else []))
     named = {today(f"esm.{name}" if bare else name): tensor for name, tensor in found.items()}
     return {name: t for name, t in named.items() if not name.endswith(skip) and ".contact_head." not in name}
 
@@ -95,11 +100,14 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
 def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
     """The contact head and the angles are part of the class there; zeros keep the head quiet."""
     size = described["hidden_size"] // described["num_attention_heads"]
-    named["esm.rotary_embeddings.inv_freq"] = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float32) / size)
+    angles = described["rope_theta"] ** (-torch.arange(0, size, 2, dtype=torch.float32) / size)
+    named["esm.rotary_embeddings.inv_freq"] = angles
     maps = described["num_hidden_layers"] * described["num_attention_heads"]
     table = named["esm.embeddings.word_embeddings.weight"]
     named["esm.contact_head.regression.weight"] = torch.zeros(1, maps, dtype=table.dtype)
     named["esm.contact_head.regression.bias"] = torch.zeros(1, dtype=table.dtype)
+    if DECODER in named:
+        described["tie_word_embeddings"] = False
 
 
 def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
@@ -115,8 +123,7 @@ def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Ro
     rows += both("mlm.dense", "lm_head.dense")
     rows += both("mlm.norm", "lm_head.layer_norm")
     rows.append(Row("mlm.bias", ("lm_head.bias",)))
-    if task is not None and task[1] == "tag":
-        rows += both(task[0], "classifier")
-    elif task is not None:  # its classifier has the pooler inside
-        rows += both("pooler", "classifier.dense") + both(task[0], "classifier.out_proj")
-    return rows
+    rows.append(Row("mlm.table", (DECODER,), rows=config.vocab))
+    if task is not None and task[1] != "tag":  # its classifier has the pooler inside
+        return rows + both("pooler", "classifier.dense") + both(task[0], "classifier.out_proj")
+    return rows + both("pooler", "esm.pooler.dense") + head(task)

@@ -112,7 +112,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
 
 def _activation(found: Mapping[str, Any], first: bool, place: str) -> str:
     if not first:
-        return read_activation(found.get("activation_function", "gelu_new"), place)
+        return read_activation(found, "activation_function", place, "gelu_new")
     name = found.get("afn", "gelu")
     if name not in FIRST_ACTIVATIONS:
         raise SesameError(f"{place}: afn = {name!r} is not known here; known are {', '.join(FIRST_ACTIVATIONS)}")

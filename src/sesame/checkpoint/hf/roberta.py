@@ -37,7 +37,7 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
 
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
-    shared.read_activation(found.get("hidden_act", "gelu"), place, known=("gelu",))
+    shared.read_activation(found, "hidden_act", place, known=("gelu",))
     config = shared.read_encoder(found, place, {"vocab_size": 50265})
     length = config.max_length - _unused(found)
     if length < 1:

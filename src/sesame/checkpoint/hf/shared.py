@@ -14,6 +14,7 @@ ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # ours 
 READ_ACTIVATIONS = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
+    "gelu_python": "gelu",
 }
 ONLY = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
 SIZES = {  # their keys of whole numbers, ours, and what BERT's config means when it is silent
@@ -34,10 +35,18 @@ def demand(found: Mapping[str, Any], wanted: Mapping[str, Any], place: str) -> N
             raise SesameError(f"{place}: {key} = {found[key]!r} is not supported; only {value!r} is")
 
 
-def read_activation(name: object, place: str, known: Collection[str] = tuple(READ_ACTIVATIONS)) -> str:
+def read_activation(
+    found: Mapping[str, Any],
+    key: str,
+    place: str,
+    silent: str = "gelu",
+    known: Collection[str] = tuple(READ_ACTIVATIONS),
+) -> str:
+    """Our name of the activation that config.json names as `key`; `silent` is theirs where it does not."""
+    name = found.get(key, silent)
     if name not in known:
         listed = ", ".join(sorted(known))
-        raise SesameError(f"{place}: the activation {name!r} is not known here; known are {listed}")
+        raise SesameError(f"{place}: {key}: the activation {name!r} is not known here; known are {listed}")
     return READ_ACTIVATIONS[str(name)]
 
 
@@ -49,7 +58,7 @@ def read_encoder(
     said = {key: value for key, (_, value) in SIZES.items()} | dict(silent or {}) | dict(found)
     values: dict[str, Any] = {ours: int(said[theirs]) for theirs, (ours, _) in SIZES.items()}
     values |= {
-        "activation": read_activation(said.get("hidden_act", "gelu"), place),
+        "activation": read_activation(said, "hidden_act", place),
         "dropout": float(said.get("hidden_dropout_prob", 0.1)),
         "attention_dropout": float(said.get("attention_probs_dropout_prob", 0.1)),
         "eps": float(said.get("layer_norm_eps", 1e-12)),

@@ -93,7 +93,7 @@ def read_config(found: Mapping[str, Any], place: str) -> XLNetConfig:
         memory=int(found.get("mem_len", 512) or 0),
         reuse=int(found.get("reuse_len") or 0),
         clamp=max(0, int(found.get("clamp_len", -1))),
-        activation=read_activation(found.get("ff_activation", "gelu"), place),  # type: ignore[arg-type]
+        activation=read_activation(found, "ff_activation", place),  # type: ignore[arg-type]
         dropout=dropout,
         attention_dropout=float(own.get("attention_dropout", dropout)),
         eps=float(found.get("layer_norm_eps", 1e-12)),
