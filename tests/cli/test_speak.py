@@ -143,3 +143,12 @@ def test_an_answer_is_one_line(cli: Cli, answers: Path, monkeypatch: pytest.Monk
     said = [[sesame.tasks.speak.Said(f"one\ntwo {number}", 0.0, 0.0, True, [])] for number in range(2)]
     monkeypatch.setattr(sesame.api.Loaded, "translate", lambda self, texts, **settings: said)
     assert cli("translate", answers, "wa", "wb").fine().out == "one two 0\none two 1\n"
+
+
+def test_a_search_that_the_folder_asks_for_is_told(cli: Cli, answers: Path) -> None:
+    """The options decide; what differs from generation_config.json is said, and only that."""
+    file = answers / "generation_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "num_beams": 3, "repetition_penalty": 1.3}))
+    asked = cli("translate", answers, "wa wb", "--beams", 3).fine()
+    assert "asks for repetition_penalty = 1.3; the options of this command decide" in asked.err
+    assert "num_beams = 3, repetition_penalty" in cli("translate", answers, "wa wb").fine().err

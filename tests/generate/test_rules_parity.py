@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from sesame.generate import Settings
+from sesame.generate import Settings, generate
 from tests.generate.parity import MOST, check_beam, ours, whole
-from tests.generate.strangers import END, FAMILIES, PAD, prompts, stranger, theirs
+from tests.generate.speakers import Stranger, sources
+from tests.generate.strangers import END, FAMILIES, PAD, START, prompts, stranger, theirs
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +49,38 @@ def test_forced_tokens_and_those_never_said(family: str) -> None:
         )
         assert whole(here) == there
         assert all(some[0].end == END and some[0].ids[0] == 7 for some in here)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bart"])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_phrases_that_are_never_said(family: str, beams: int) -> None:
+    """A phrase may begin in the prompt, or with the decoder's first token."""
+    model, rows = stranger(family, 1), prompts(1)
+    wishes: dict[str, Any] = {"num_beams": beams, "max_new_tokens": MOST}
+    free, _ = theirs(model, rows, **wishes)
+    told = [[START] if model.config.is_encoder_decoder else row for row in rows]
+    phrases = [(old[-1], new[0]) for old, new in zip(told, free, strict=True)]
+    phrases += [tuple(new[1:4]) for new in free if len(new) > 4]
+    there, _ = theirs(model, rows, bad_words_ids=[list(phrase) for phrase in phrases], **wishes)
+    settings = Settings(beams=beams, most=MOST, never=tuple(phrases), early="present" if beams > 1 else "provable")
+    assert whole(ours(model, rows, settings)) == there
+    assert sum(one != other for one, other in zip(there, free, strict=True)) >= 3
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("last", [END, 9])
+def test_the_forced_end_where_several_tokens_end_a_text(last: int, beams: int) -> None:
+    """One of them, or another one, which then is a part of the text."""
+    model, rows = stranger("bart", 2, lift=-50.0), prompts(2)
+    ends = [END, 5]
+    there, _ = theirs(
+        model, rows, num_beams=beams, max_new_tokens=MOST, eos_token_id=ends, forced_eos_token_id=last, pad_token_id=PAD
+    )
+    settings = Settings(beams=beams, most=MOST, force_end=True, early="present" if beams > 1 else "provable")
+    before = sources([[START]] * len(rows))
+    here = generate(Stranger(model), sources(rows), settings, ends, before=before, last=last)
+    assert whole(here) == there
+    assert any(text[-1] == last and len(text) == MOST for text in there)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FILE = "generation_config.json"
 OURS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
-FORCED = ("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
+FORCED = ("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids", "suppress_tokens")
 SETTINGS = (  # of a search, as old config.json files hold them
     "bos_token_id",
     "num_beams",
@@ -48,6 +48,24 @@ SETTINGS = (  # of a search, as old config.json files hold them
     "repetition_penalty",
 )
 
+SEARCH: dict[str, tuple[str, Any]] = {  # their settings of a search, ours ("": we have none), what changes nothing
+    "num_beams": ("beams", 1),
+    "length_penalty": ("alpha", 1.0),
+    "no_repeat_ngram_size": ("no_repeat", 0),
+    "min_new_tokens": ("fewest", 0),
+    "min_length": ("", 0),  # which counts what the decoder was given
+    "repetition_penalty": ("", 1.0),
+    "encoder_repetition_penalty": ("", 1.0),
+    "encoder_no_repeat_ngram_size": ("", 0),
+    "exponential_decay_length_penalty": ("", None),
+    "num_beam_groups": ("", 1),
+    "diversity_penalty": ("", 0.0),
+    "sequence_bias": ("", None),
+    "begin_suppress_tokens": ("", None),
+    "guidance_scale": ("", 1.0),
+    "stop_strings": ("", None),
+}
+
 
 @dataclass(frozen=True)
 class Speech:
@@ -57,6 +75,7 @@ class Speech:
     first: int | None = None  # an answer must begin with it (the language in mBART)
     last: int | None = None  # an answer that grew too long must end with it
     banned: tuple[tuple[int, ...], ...] = ()  # never said (Marian's padding); an end never is among them, as there
+    suppressed: tuple[int, ...] = ()  # never said either, not even where it would end an answer
     more: Mapping[str, Any] = field(default_factory=dict)  # settings of the search under their names, kept as they are
     reverse: bool = False  # sources are read from their end, as in training
 
@@ -80,11 +99,22 @@ def read_speech(folder: Path, config: Mapping[str, Any], answers: bool, silent: 
             first=_one(forced, "forced_bos_token_id", place),
             last=_one(forced, "forced_eos_token_id", place),
             banned=tuple(words for words in banned if not (len(words) == 1 and words[0] in end)),
+            suppressed=_numbers(forced.get("suppress_tokens")),
             more=_more(config, beside),
             reverse=bool(_own(config).get("reverse")),
         )
     except (TypeError, ValueError) as error:
         raise SesameError(f"{place}: a token is no number ({error}); copy the file again") from error
+
+
+def not_followed(speech: Speech, asked: Settings) -> list[str]:
+    """What the folder says of the search, under Hugging Face's names, and this search does not do."""
+    odd: list[str] = []
+    for key, (ours, neutral) in SEARCH.items():
+        value = speech.more.get(key)
+        if value not in (None, neutral, getattr(asked, ours) if ours else neutral):
+            odd.append(f"{key} = {value}")
+    return odd
 
 
 def _told(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,8 +162,9 @@ def describe_speech(speech: Speech, sesame: Mapping[str, Any]) -> dict[str, Any]
 
 def write_speech(folder: Path, speech: Speech) -> None:
     """generation_config.json."""
-    banned = {"bad_words_ids": [list(words) for words in speech.banned]} if speech.banned else {}
-    write_json(folder / FILE, {**speech.more, **_tokens(speech), **banned})
+    never: dict[str, Any] = {"bad_words_ids": [list(words) for words in speech.banned]} if speech.banned else {}
+    never |= {"suppress_tokens": list(speech.suppressed)} if speech.suppressed else {}
+    write_json(folder / FILE, {**speech.more, **_tokens(speech), **never})
 
 
 def _tokens(speech: Speech) -> dict[str, Any]:
@@ -191,9 +222,9 @@ def voice_of(parts: "Parts") -> Voice:
     end = speech.end or tuple(tokenizer.id(role) for role in ("eos", "sep") if tokenizer.has(role))[:1]
     first = () if speech.first is None else (speech.first,)
     if parts.backbone.answers:
-        return Voice(end, speech.start, first, reverse=speech.reverse)
+        return Voice(end, speech.start, first, reverse=speech.reverse, last=speech.last)
     framed = tokenizer.has("cls") and tokenizer.encode("a", special=True).ids[0] == tokenizer.id("cls")
-    return Voice(end, before=(tokenizer.id("cls"),) if framed else ())
+    return Voice(end, before=(tokenizer.id("cls"),) if framed else (), last=speech.last)
 
 
 def answer_frame(tokenizer: Tokenizer, speech: Speech | None) -> Frame:
@@ -225,7 +256,7 @@ def answers(
     if parts.tokenizer is None:
         raise SesameError("this model has no tokenizer; put tokenizer.json beside the weights")
     speech = parts.speech or Speech()
-    never = tuple(word[0] for word in speech.banned if len(word) == 1)
+    never = (*speech.banned, *speech.suppressed)
     asked = Settings(**{"never": never, "force_end": speech.last is not None, **settings})
     device = parts.backbone.token_table().device
     longest = None if parts.backbone.reads_on else parts.backbone.longest  # its memory has no end

@@ -83,12 +83,17 @@ def _speak(
     batch: int, json: bool,
 ) -> None:  # fmt: skip
     import sesame
+    from sesame.checkpoint.speech import Speech, not_followed
+    from sesame.generate import Settings
     from sesame.progress import bar, say
     from sesame.tasks.speak import Said
 
     if most is not None:
         settings["most"] = most
     loaded = sesame.load(model, device)
+    odd = not_followed(loaded.parts.speech or Speech(), Settings(**settings))
+    if odd:
+        say(f"{model}: generation_config.json asks for {', '.join(odd)}; the options of this command decide instead")
     given = [text for text in texts if text.strip()]
     if len(given) < len(texts):
         say(f"{len(texts) - len(given)} of {len(texts)} lines are empty, and so are their answers")

@@ -27,6 +27,14 @@ def forbid(logits: Tensor, ids: Tensor) -> None:
     logits.index_fill_(1, ids, -torch.inf)
 
 
+def forbid_phrase(logits: Tensor, text: Tensor, phrase: Tensor) -> None:
+    """Never these tokens in a row. Shape: logits (R, V), text (R, T) so far, phrase (P,)."""
+    before = len(phrase) - 1
+    if text.shape[1] >= before:
+        begun = (text[:, text.shape[1] - before :] == phrase[:-1]).all(1)
+        logits[begun, phrase[-1]] = -torch.inf
+
+
 def forbid_repeats(logits: Tensor, text: Tensor, size: int) -> None:
     """No n-gram twice. Shape: logits (R, V), text (R, T) so far, with NOTHING in front of shorter ones."""
     if text.shape[1] < size:
@@ -52,23 +60,29 @@ class Rules:
     settings: Settings
     ends: Tensor  # (E,)
     never: Tensor  # (K,)
+    phrases: tuple[Tensor, ...] = ()  # of two tokens or more, never said either
     prefix: Tensor | None = None  # (B, P), NOTHING behind shorter ones
     before: Tensor | None = None  # (B, T), NOTHING in front of shorter ones
+    last: Tensor | None = None  # (1,), what `settings.force_end` forces
 
     def apply(self, logits: Tensor, norms: Tensor, sources: Tensor, said: Tensor) -> None:
         """Write all of them into the logits. Shape: logits (R, V), norms (R,) log sum exp, sources (R,), said (R, t)."""
         step, settings = said.shape[1], self.settings
+        text = said
+        if self.before is not None and (settings.no_repeat or self.phrases):
+            text = torch.cat([self.before[sources], said], 1)
         if settings.no_repeat:
-            text = said if self.before is None else torch.cat([self.before[sources], said], 1)
             forbid_repeats(logits, text, settings.no_repeat)
         if len(self.never):
             forbid(logits, self.never)
+        for phrase in self.phrases:
+            forbid_phrase(logits, text, phrase)
         if step < settings.fewest:
             forbid(logits, self.ends)
         if self.prefix is not None and step < self.prefix.shape[1]:
             force(logits, norms, self.prefix[sources, step])
-        if settings.force_end and step == settings.most - 1:
-            force(logits, norms, self.ends.expand(len(logits)))
+        if self.last is not None and step == settings.most - 1:
+            force(logits, norms, self.last.expand(len(logits)))
 
 
 def make_rules(
@@ -78,19 +92,25 @@ def make_rules(
     ends: Sequence[int],
     prefix: Sequence[Sequence[int]] | None,
     before: Batch | None,
+    last: int | None = None,
 ) -> Rules:
     """Check what the user asked for against the model and the batch."""
-    _check_ids("the end token", ends, vocab)
-    _check_ids("generate.never", settings.never, vocab)
-    if settings.force_end and len(ends) != 1:
+    banned = [(word,) if isinstance(word, int) else word for word in settings.never]
+    single = [word[0] for word in banned if len(word) == 1]
+    lasts = list(ends) if last is None else [last]
+    _check_ids("the end token", [*ends, *lasts], vocab)
+    _check_ids("generate.never", [id for word in banned for id in word], vocab)
+    if settings.force_end and len(lasts) != 1:
         raise SesameError(f"generate.force_end needs one end token, there are {len(ends)}; name one or leave it off")
     device = batch.ids.device
     return Rules(
         settings,
         torch.tensor(ends, dtype=torch.long, device=device),
-        torch.tensor(settings.never, dtype=torch.long, device=device),
+        torch.tensor(single, dtype=torch.long, device=device),
+        tuple(torch.tensor(word, device=device) for word in banned if len(word) > 1),
         None if prefix is None else _prefix(prefix, settings, batch.size, vocab, ends).to(device),
         None if before is None else _right_aligned(before),
+        torch.tensor(lasts, device=device) if settings.force_end else None,
     )
 
 

@@ -23,14 +23,16 @@ def generate(
     *,
     prefix: Sequence[Sequence[int]] | None = None,
     before: Batch | None = None,
+    last: int | None = None,
     luck: Luck | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source `settings.best` texts, the best first (samples: in the order of their numbers).
 
     end: the token that ends a text, or several, or none ([]: all are cut at `settings.most`).
     prefix: for each source the tokens its texts must begin with ([] for none).
-    before: what n-gram blocking counts as said already: a decoder's prompts. (transformers counts an
+    before: what the blocking of n-grams and phrases counts as said already: a decoder's prompts. (transformers counts an
         encoder-decoder's start token too, which matters where it can be said; give it as prompts of one token.)
+    last: the token that `settings.force_end` forces, where not one token alone ends a text.
     luck: draws the tokens of a sample, see `sample.py`.
 
     A search may return fewer than `best` texts where fewer exist; it returns at least one.
@@ -41,7 +43,7 @@ def generate(
     if batch.size == 0:
         return []
     with torch.inference_mode():
-        rules = make_rules(settings, batch, speaker.vocab, ends, prefix, before)
+        rules = make_rules(settings, batch, speaker.vocab, ends, prefix, before, last)
         if settings.sample:
             return sample(speaker, batch, rules, luck)
         return beam(speaker, batch, rules) if settings.beams > 1 else greedy(speaker, batch, rules)

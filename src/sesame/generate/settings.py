@@ -36,7 +36,7 @@ class Settings:
     alpha: float = 1.0  # strength of the length penalty; 0: none; below 0 it prefers short texts
     coverage: float = 0.0  # GNMT's beta
     no_repeat: int = 0  # no n-gram of this size comes twice; 0: they may
-    never: tuple[int, ...] = ()  # tokens that are never said (Marian: its padding)
+    never: tuple[int | tuple[int, ...], ...] = ()  # tokens, or rows of them, that are never said (Marian: its padding)
     force_end: bool = False  # the last token allowed is the end token, at no cost (BART)
     early: Early = "provable"  # when a beam search leaves a source: see `finished.py`
 

@@ -28,6 +28,7 @@ class Voice:
     first: tuple[int, ...] = ()  # tokens that every answer begins with (mBART: the language)
     before: tuple[int, ...] = ()  # tokens before a prompt
     reverse: bool = False  # sources are read from their end, as in training
+    last: int | None = None  # what `Settings.force_end` forces, where it is not the one token of `end`
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def speak(
         said = (
             given if given.outputs is None else Batch(given.outputs, torch.full_like(given.lengths, len(voice.start)))
         )
-        hypotheses_of = generate(speaker, given, asked, voice.end, prefix=prefix, before=said)
+        hypotheses_of = generate(speaker, given, asked, voice.end, prefix=prefix, before=said, last=voice.last)
         for row, hypotheses in zip(rows, hypotheses_of, strict=True):
             prompt = [] if voice.start else inputs[row]
             found[row] = [
