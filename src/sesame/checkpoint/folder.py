@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from sesame.backbones import Backbone, Encoder, build_backbone
 from sesame.checkpoint.heads import kept, pretrained_heads, read_speaking, speaking
-from sesame.checkpoint.hf import FAMILIES, find_family
+from sesame.checkpoint.hf import FAMILIES, find_family, native
 from sesame.checkpoint.names import Row, export_state, import_state
 from sesame.checkpoint.own import read_own, write_own
 from sesame.checkpoint.speech import FILE as SPEECH
@@ -182,12 +182,8 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
         config = read_own(found, str(folder / "config.json"))
         parts = _fill(_empty(config), read_weights(folder), None, found, folder, more)
     elif kind in FAMILIES:
-        module = FAMILIES[kind]
-        try:
-            config = module.read_config(found, str(folder / "config.json"))
-            empty = _empty(config)
-        except (TypeError, ValueError, KeyError, RuntimeError) as error:
-            raise SesameError(f"{folder / 'config.json'}: a setting is wrong ({error}); copy the file again") from error
+        module, found = FAMILIES[kind], native(found, kind)
+        config, empty = _read_config(module, found, str(folder / "config.json"))
         parts = _fill(empty, read_weights(folder), module, found, folder, more)
         parts.family = kind
     else:
@@ -203,6 +199,17 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
         if parts.tokenizer is not None:
             parts.backbone.spell(parts.tokenizer)
     return parts
+
+
+def _read_config(module: ModuleType, found: Mapping[str, Any], place: str) -> tuple[Any, Backbone]:
+    """The settings of a family's config.json, and a backbone of that shape without weights."""
+    try:
+        config = module.read_config(found, place)
+        return config, _empty(config)
+    except SesameError as error:  # a check of our settings knows no file
+        raise error if place in str(error) else SesameError(f"{place}: {error}") from error
+    except (TypeError, ValueError, KeyError, RuntimeError) as error:
+        raise SesameError(f"{place}: a setting is wrong ({error}); copy the file again") from error
 
 
 def _empty(config: Any) -> Backbone:

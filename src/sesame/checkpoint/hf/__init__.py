@@ -19,7 +19,7 @@ and one whose models speak also
     read_head, write_head              the output layer from config.json and weights, and what config.json says of it
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -65,6 +65,22 @@ FAMILIES: dict[str, ModuleType] = {
     "marian": marian,
 }
 ANSWERING = (t5, bart, marian)  # with a source
+ALIASES: dict[str, tuple[str, str, str]] = {  # how those types that have names of their own say BERT's `SAYINGS`
+    "distilbert": ("dim", "n_heads", "n_layers"),
+    "xlm": ("emb_dim", "n_heads", "n_layers"),
+    "xlnet": ("d_model", "n_head", "n_layer"),
+    "gpt2": ("n_embd", "n_head", "n_layer"),
+    "openai-gpt": ("n_embd", "n_head", "n_layer"),
+    "t5": ("d_model", "num_heads", "num_layers"),
+    **dict.fromkeys(("bart", "mbart", "marian"), ("d_model", "encoder_attention_heads", "encoder_layers")),
+}
+SAYINGS = ("hidden_size", "num_attention_heads", "num_hidden_layers")
+
+
+def native(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """config.json with a type's own names. transformers takes BERT's for them, and where a file has both, BERT's decide."""
+    own = dict(zip(SAYINGS, ALIASES.get(kind, ()), strict=False))
+    return {**found, **{own[key]: found[key] for key in own if found.get(key) is not None}}
 
 
 def find_family(

@@ -1,0 +1,66 @@
+"""config.json in other words: names that transformers takes for a type's own, and sizes that cannot be."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.hf import ALIASES, SAYINGS
+from sesame.errors import SesameError
+from tests.checkpoint.test_bert_parity import noisy
+
+SIZES = (24, 3, 2)  # width, heads, layers: as `SAYINGS`
+MORE: dict[str, dict[str, Any]] = {
+    "t5": {"d_kv": 5, "d_ff": 40, "decoder_start_token_id": 0},
+    "xlnet": {"d_inner": 40},
+    "marian": {"pad_token_id": 6, "decoder_start_token_id": 6, "decoder_attention_heads": 4},
+    "bart": {"decoder_attention_heads": 4},
+    "mbart": {"decoder_attention_heads": 4},
+}
+
+
+def bert_names(folder: Path, kind: str, both: bool) -> Any:
+    """A model saved under BERT's names of its sizes; with `both` its own stand beside them and say something else."""
+    sizes: dict[str, Any] = dict(zip(ALIASES[kind], SIZES, strict=True))
+    config = transformers.AutoConfig.for_model(kind, vocab_size=97, **sizes, **MORE.get(kind, {}))
+    noisy(transformers.AutoModel.from_config(config)).save_pretrained(folder)
+    said = json.loads((folder / "config.json").read_text())
+    for theirs, own, value in zip(SAYINGS, ALIASES[kind], SIZES, strict=True):
+        said[theirs] = value
+        if not both:
+            del said[own]
+        elif "head" in own:
+            said[own] = 1
+    (folder / "config.json").write_text(json.dumps(said))
+    return transformers.AutoConfig.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("kind", ALIASES)
+def test_names_of_bert(kind: str, both: bool, tmp_path: Path) -> None:
+    """The weights tell the width and the layers, but nobody else tells the number of heads."""
+    config = bert_names(tmp_path, kind, both)
+    found: Any = load_parts(tmp_path).backbone.config
+    assert (found.width, found.heads, found.depth) == SIZES
+    assert (config.hidden_size, config.num_attention_heads, config.num_hidden_layers) == SIZES
+
+
+WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
+    "buckets": ("t5", {"relative_attention_num_buckets": 6}, "backbone.buckets must be a multiple of 4"),
+    "heads": ("bert", {"hidden_size": 25, "num_attention_heads": 4}, "backbone.width 25 does not divide by 4 heads"),
+    "layers": ("gpt2", {"n_layer": 0}, "backbone.depth is 0; it must be at least 1"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_sizes_that_cannot_be_name_their_file(case: str, tmp_path: Path) -> None:
+    kind, more, message = WRONG[case]
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind, **more}))
+    torch.save({}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(SesameError) as error:
+        load_parts(tmp_path)
+    assert str(error.value).startswith(f"{tmp_path / 'config.json'}: {message}")
