@@ -26,7 +26,7 @@ TOLD: dict[str, dict[str, Any]] = {
 }
 
 
-def saved(folder: Path, family: str, told: dict[str, Any]) -> Any:
+def saved(folder: Path, family: str, told: dict[str, Any], template: str = "") -> Any:
     """A model with a tokenizer of words, and what its files say."""
     model = stranger(family, 3)
     head = model.lm_head
@@ -40,8 +40,8 @@ def saved(folder: Path, family: str, told: dict[str, Any]) -> Any:
     names = {"<pad>": PAD, "</s>": END, "<s>": START} | {f"t{number}": number for number in range(3, VOCAB)}
     backend = Backend(models.WordLevel(names, unk_token="<pad>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    if family != "gpt2":
-        backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", END)])
+    template = template or ("$A" if family == "gpt2" else "$A </s>")
+    backend.post_processor = processors.TemplateProcessing(template, special_tokens=[("<s>", START), ("</s>", END)])
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", bos_token="<s>"
     ).save_pretrained(folder)
@@ -68,6 +68,27 @@ def test_answers(family: str, case: str, beams: int, tmp_path: Path) -> None:
         new = model.generate(ids, **wishes)[0, 1 if family == "bart" else ids.shape[1] :].tolist()
         ended = parts.speech is not None and new[-1] in parts.speech.end
         assert (said[0].ids, said[0].ended) == (new[:-1] if ended else new, ended)
+
+
+@pytest.mark.parametrize("template", ["<s> $A", "<s> $A </s>", "$A </s>"])
+def test_what_the_template_puts_before_a_prompt(template: str, tmp_path: Path) -> None:
+    """It is read before a prompt, here and there; what ends a text is not."""
+    model = saved(tmp_path / "theirs", "gpt2", {}, template)
+    parts = load_parts(tmp_path / "theirs")
+    (tmp_path / "ours").mkdir()
+    save_parts(tmp_path / "ours", parts)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    again = load_parts(tmp_path / "ours")
+    assert again.tokenizer is not None
+    parts.backbone.eval()
+    for text in TEXTS:
+        ids = tokenizer(text)["input_ids"]
+        assert [*ids, *([END] if template.endswith("</s>") else [])] == theirs(text)["input_ids"]
+        assert again.tokenizer.encode(text, special=True).ids == theirs(text)["input_ids"]
+        [[said]] = answers(parts, [text], {"most": MOST}, speaks=speaker(parts))
+        new = model.generate(torch.tensor([ids]), max_new_tokens=MOST)[0, len(ids) :].tolist()
+        assert said.ids == (new[:-1] if said.ended else new)
 
 
 def test_what_is_not_followed_is_told() -> None:

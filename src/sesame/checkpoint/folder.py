@@ -34,6 +34,7 @@ from sesame.nn.init import Undrawn
 from sesame.objectives import MaskedLMHead
 from sesame.tasks import Task
 from sesame.text import Tokenizer
+from sesame.text.template import around, before_prompts
 
 OWN = "sesame"
 FIRST = 16  # specials stand among the first ids, in all tokenizers that were made with padding in mind
@@ -68,7 +69,9 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
     """Write the folder's files into `folder`, which exists; the caller makes it appear in one piece."""
     named, described = _under_names(parts)
     if parts.tokenizer is not None:
-        _for_model(parts.tokenizer, parts.backbone, _padding(parts)).save(folder, bare=_continues(parts))
+        tokenizer = _for_model(parts.tokenizer, parts.backbone, _padding(parts))
+        cut = _continues(parts) and around(tokenizer)[1]
+        tokenizer.save(folder, before_prompts(tokenizer) if cut else None)
     if parts.speech is not None:
         described |= describe_speech(parts.speech, described.get("sesame", {}))
         write_speech(folder, parts.speech)

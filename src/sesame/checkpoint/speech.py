@@ -25,7 +25,7 @@ from sesame.objectives.decoder_head import DecoderHead
 from sesame.progress import Bar
 from sesame.tasks.speak import TEXTS, Said, Voice, speak
 from sesame.text import Tokenizer
-from sesame.text.template import around
+from sesame.text.template import around, before_prompts
 
 if TYPE_CHECKING:
     from sesame.checkpoint.folder import Parts
@@ -223,8 +223,7 @@ def voice_of(parts: "Parts") -> Voice:
     first = () if speech.first is None else (speech.first,)
     if parts.backbone.answers:
         return Voice(end, speech.start, first, reverse=speech.reverse, last=speech.last)
-    framed = tokenizer.has("cls") and tokenizer.encode("a", special=True).ids[0] == tokenizer.id("cls")
-    return Voice(end, before=(tokenizer.id("cls"),) if framed else (), last=speech.last)
+    return Voice(end, before=before_prompts(tokenizer), last=speech.last)
 
 
 def answer_frame(tokenizer: Tokenizer, speech: Speech | None) -> Frame:

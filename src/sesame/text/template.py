@@ -39,6 +39,14 @@ def around(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(whole[:front]), tuple(whole[front + len(bare) :])
 
 
+def before_prompts(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What stands before a prompt: all that the template puts before a text, if it puts nothing behind; else the class token,
+    or the one that texts begin with. (GPT's tokens of tasks are for whole texts.)"""
+    front, behind = around(tokenizer)
+    known = {tokenizer.id(role) for role in ("cls", "bos") if tokenizer.has(role)}
+    return front if not behind or set(front) <= known else ()
+
+
 def with_cls(tokenizer: Tokenizer, last: bool) -> Tokenizer:
     """The tokenizer with its class token at the end or at the beginning; as it is, if that is where it stands."""
     return tokenizer if tokenizer.cls_last == last else framed(tokenizer, "xlnet" if last else "bert")

@@ -146,11 +146,11 @@ class Tokenizer:
         """Whether the template puts the class token behind the text, as XLNet's does."""
         return self.has("cls") and self.encode("a", special=True).ids[-1] == self.id("cls")
 
-    def save(self, folder: Path, bare: bool = False) -> None:
+    def save(self, folder: Path, before: Sequence[int] | None = None) -> None:
         """Write tokenizer.json and its two companions, so that `transformers.AutoTokenizer` gives equal ids.
 
-        `bare`: there without what stands around a text, which is kept for us alone: whoever continues a prompt elsewhere must
-        not meet the end of a text behind it.
+        `before`: there these tokens stand before a text and nothing behind it, and the template is kept for us alone: whoever
+        continues a prompt elsewhere must not meet the end of a text behind it.
         """
         added = {
             str(id): {
@@ -177,9 +177,9 @@ class Tokenizer:
         if self.max_length is not None:
             config["model_max_length"] = self.max_length
         state = json.loads(self.backend.to_str())
-        if bare:
+        if before is not None:
             config[AROUND] = state["post_processor"]
-            state["post_processor"] = _without_template(state["post_processor"])
+            state["post_processor"] = _only_before(state["post_processor"], {self.token(id): id for id in before})
         write_whole(folder / "tokenizer.json", json.dumps(state, ensure_ascii=False, indent=2))
         write_json(folder / "tokenizer_config.json", config)
         write_json(folder / "special_tokens_map.json", named)
@@ -214,10 +214,17 @@ class Tokenizer:
         return tokenizers.Tokenizer.from_str(json.dumps(state))
 
 
-def _without_template(processor: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What mends offsets stays."""
+def _only_before(processor: dict[str, Any] | None, tokens: dict[str, int]) -> dict[str, Any] | None:
+    """What mends offsets stays; of a template the tokens before a text."""
     parts = [] if processor is None else processor.get("processors", [processor])
-    return next((part for part in parts if part["type"] == "ByteLevel"), None)
+    kept = [part for part in parts if part["type"] == "ByteLevel"]
+    if tokens:
+        special: list[Any] = [{"SpecialToken": {"id": token, "type_id": 0}} for token in tokens]
+        first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+        known = {token: {"id": token, "ids": [id], "tokens": [token]} for token, id in tokens.items()}
+        texts = {"single": [*special, first], "pair": [*special, first, second]}
+        kept.append({"type": "TemplateProcessing", **texts, "special_tokens": known})
+    return {"type": "Sequence", "processors": kept} if len(kept) > 1 else next(iter(kept), None)
 
 
 def _hide(token: str, hidden: set[str]) -> str:
