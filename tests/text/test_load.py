@@ -141,6 +141,17 @@ def test_gpt2_files(tmp_path: Path) -> None:
     assert text[slice(*encoding.offsets[-1])].strip() == text[slice(*encoding.offsets[-1])]
 
 
+@pytest.mark.parametrize("bos", ["<|endoftext|>", {"content": "<s>"}])
+def test_gpt2_files_that_ask_for_a_first_token(bos: Any, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    write_bpe(tmp_path, [], ["<|endoftext|>"])
+    token = {"__type": "AddedToken", **bos} if isinstance(bos, dict) else bos
+    write_json(tmp_path / "tokenizer_config.json", {"add_bos_token": True, "bos_token": token})
+    ours = Tokenizer.load(tmp_path)
+    equal(ours, transformers.GPT2Tokenizer.from_pretrained(tmp_path))
+    assert ours.encode("cat", special=True).ids == [ours.id("bos"), *ours.encode("cat").ids]
+
+
 def test_roberta_files(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     write_bpe(tmp_path, ["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"])

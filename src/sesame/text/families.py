@@ -97,9 +97,21 @@ def byte_level(
     if family == "roberta":
         sep, cls = ("</s>", vocab["</s>"]), ("<s>", vocab["<s>"])
         backend.post_processor = processors.RobertaProcessing(sep, cls, trim_offsets=True, add_prefix_space=prefix)
+    elif settings.get("add_bos_token"):
+        start = content(settings.get("bos_token")) or FAMILY_ROLES["gpt2"]["bos"]
+        backend.add_special_tokens([start])
+        begun = _template(backend, f"{start}:0 $A:0", f"{start}:0 $A:0 {start}:0 $B:0")
+        backend.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), begun])
     else:
         backend.post_processor = byte_level_template(backend if family == "deberta-v2" else None)
     return backend
+
+
+def content(token: Any) -> str | None:
+    """A special token stands in the files as a string or as an object with its `content`."""
+    if isinstance(token, Mapping):
+        token = token.get("content")
+    return str(token) if token else None
 
 
 def byte_level_template(bert: Tokenizer | None) -> processors.Sequence:

@@ -110,7 +110,7 @@ def _read_around(folder: Path) -> _Around:
     for source in (_read_dict(folder / "special_tokens_map.json"), settings):
         for role in ROLES:
             if f"{role}_token" in source:
-                named[role] = _content(source[f"{role}_token"])
+                named[role] = families.content(source[f"{role}_token"])
     try:
         added = {int(id): _added_token(token) for id, token in settings.get("added_tokens_decoder", {}).items()}
         for text, id in _read_dict(folder / "added_tokens.json").items():
@@ -130,13 +130,6 @@ def _read_dict(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SesameError(f"{path}: expected an object with names and values; copy the file again")
     return value
-
-
-def _content(token: Any) -> str | None:
-    """A special token stands in the files as a string or as an object with its `content`."""
-    if isinstance(token, Mapping):
-        token = token.get("content")
-    return str(token) if token else None
 
 
 def _added_token(token: Mapping[str, Any]) -> AddedToken:
