@@ -309,6 +309,20 @@ def test_what_is_not_computed_is_refused(broken: dict[str, Any], tmp_path: Path)
         load_parts(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("broken", "named"),
+    [
+        ({"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}}, "rope_type = 'linear'"),
+        ({"rope_scaling": {"type": "dynamic"}}, "rope_scaling = {'type': 'dynamic'}"),
+    ],
+)
+def test_the_refusal_of_scaled_angles_names_the_setting(broken: dict[str, Any], named: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(TINY | {"model_type": "modernbert"} | broken))
+    with pytest.raises(SesameError) as error:
+        load_parts(tmp_path)
+    assert f"{named}: scaled rotary positions are not supported" in str(error.value)
+
+
 @pytest.mark.parametrize("kinds", [["full_attention"], ["full_attention", "chunked_attention", "full_attention"]])
 def test_each_layer_is_of_a_known_kind(kinds: list[str], tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(TINY | {"model_type": "modernbert", "layer_types": kinds}))

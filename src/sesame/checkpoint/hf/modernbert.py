@@ -132,8 +132,10 @@ def _local_layers(found: Mapping[str, Any], depth: int, place: str) -> tuple[int
 def _base(found: Mapping[str, Any], kind: str, place: str) -> float:
     """What the angles of layers of this kind are made of."""
     said = (found.get("rope_parameters") or {}).get(kind) or {}
-    if said.get("rope_type", "default") != "default" or found.get("rope_scaling"):
-        raise SesameError(f"{place}: scaled rotary positions are not supported; only rope_type 'default' is")
+    scaled = f"rope_type = {said['rope_type']!r}" if said.get("rope_type", "default") != "default" else ""
+    if scaled or found.get("rope_scaling"):
+        odd = scaled or f"rope_scaling = {found['rope_scaling']!r}"
+        raise SesameError(f"{place}: {odd}: scaled rotary positions are not supported; only rope_type 'default' is")
     return float(said.get("rope_theta") or found.get(OLD_BASES[kind]) or BASES[kind])
 
 
