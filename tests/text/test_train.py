@@ -1,8 +1,10 @@
 """Training: the same each time, letters keep their marks, clear limits."""
 
 import itertools
+import random
 import subprocess
 import sys
+import time
 import unicodedata
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from sesame.errors import SesameError
 from sesame.text import Tokenizer, sample_texts, train_tokenizer
+from sesame.text.train import _without_long_words
 
 LINES = [
     f"{a} {b} {c}"
@@ -138,3 +141,20 @@ def test_clauses_without_spaces_are_no_unknown_words() -> None:
     assert tokenizer.id("unk") not in [id for clause in clauses for id in tokenizer.encode(clause).ids]
     long = "ก" * 100_000
     assert tokenizer.encode(long).ids == [tokenizer.id("unk")]  # and garbage still is one
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+def test_a_word_of_many_letters_does_not_keep_the_trainer_for_hours(kind: Any) -> None:
+    draw = random.Random(0)
+    genome = "".join(draw.choices("acgt", k=200_000))
+    start = time.perf_counter()
+    tokenizer = train_tokenizer([genome], kind, 400)
+    assert time.perf_counter() - start < 10  # a fraction of a second; the square of its length would be half a minute
+    assert len(tokenizer) == 400
+
+
+def test_parts_of_a_long_word_are_the_text() -> None:
+    text = "short " + "x" * 2500 + " " + "y" * 1000 + " end"
+    parts = list(_without_long_words(text))
+    assert "".join(parts) == text
+    assert [len(part) for part in parts] == [1006, 1000, 1505]

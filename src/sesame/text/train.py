@@ -11,9 +11,10 @@ Memory is bounded by `SAMPLE` bytes of text whatever the amount: `sample_texts` 
 full.
 """
 
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Literal
 
@@ -35,6 +36,7 @@ Specials = dict[str, str]
 SPECIALS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 # XLNet's names, under the ids that its published models have.
 XLNET_SPECIALS = {role: FAMILY_ROLES["xlnet"][role] for role in ("unk", "bos", "eos", "cls", "sep", "pad", "mask")}
+_LONG_WORD = re.compile(rf"\S{{{LONGEST}}}(?=\S)")
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 # Bytes of text that a vocabulary is made from; Unigram reads them many times over.
@@ -87,7 +89,8 @@ def train_tokenizer(
         raise SesameError(
             f"a {kind} tokenizer of {size} tokens has no room for words; ask for {SMALLEST[kind]} or more"
         )
-    sample = [text.encode("utf-8", "replace").decode("utf-8") for text in sample_texts(texts, cap=SAMPLE[kind])]
+    kept = sample_texts(texts, cap=SAMPLE[kind])
+    sample = [part for text in kept for part in _without_long_words(text.encode("utf-8", "replace").decode("utf-8"))]
     if not any(text.strip() for text in sample):
         raise SesameError("there is no text to train a tokenizer on; give files that are not empty")
     train: dict[str, Callable[..., Backend]] = {
@@ -105,6 +108,16 @@ def train_tokenizer(
     elif kind == "bpe":
         backend.post_processor = byte_level_template(None)
     return Tokenizer(backend, specials)
+
+
+def _without_long_words(text: str) -> Iterator[str]:
+    """The text, cut inside of words of more than LONGEST letters: the library's trainers need time by the square of a word's
+    length, so that a genome or a picture in base64, a million letters without a blank, would keep them for hours."""
+    start = 0
+    for found in _LONG_WORD.finditer(text):
+        yield text[start : found.end()]
+        start = found.end()
+    yield text[start:]
 
 
 def _wordpiece(
