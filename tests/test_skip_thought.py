@@ -107,7 +107,7 @@ def test_long_sentences_are_cut_and_fixed_widths_kept(tmp_path: Path) -> None:
     fixed = NeighborPacker(found.part, 12, found.specials, fixed=True).draw(np.arange(2), chance.keys(1, np.arange(2)))
     assert {fixed.ids.shape[1], *(part.labels.shape[1] for part in fixed.targets.values())} == {12}
     only = Part(found.part.store, np.array([[0, 1]]))
-    with pytest.raises(SesameError, match="no example"):
+    with pytest.raises(SesameError, match="no example, because no document has two sentences; put blank lines only"):
         NeighborPacker(only, 64, found.specials)
 
 

@@ -37,6 +37,9 @@ from sesame.data.store import Store
 from sesame.errors import SesameError
 
 Kind = Literal["pairs", "orders", "sentences", "documents", "blocks", "translations", "dialogues", "neighbors"]
+_NO_ROWS = {
+    "neighbors": "has no example, because no document has two sentences; put blank lines only between documents"
+}
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,8 @@ class Packer:
         self.rows = PLANS[kind](self.documents, self.offsets, self.body)
         self.stream = stream(self.documents, self.offsets)
         if len(self.rows) == 0:
-            raise SesameError(f"{part.store.files[0]}: has no example of length {length}; give more text")
+            why = _NO_ROWS.get(kind, f"has no example of length {length}; give more text")
+            raise SesameError(f"{part.store.files[0]}: {why}")
 
     def __len__(self) -> int:
         return len(self.rows)

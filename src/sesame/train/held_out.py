@@ -14,7 +14,10 @@ from sesame.train.precision import Machine
 def held_out(
     model: nn.Module, call: Callable[[Batch], list[Term]], batches: Sequence[Batch], machine: Machine
 ) -> dict[str, float]:
-    """Mean loss of each term, and its accuracy where the term knows it ("mlm", "mlm_accuracy")."""
+    """Mean loss of each term, and its accuracy where the term knows it ("mlm", "mlm_accuracy").
+
+    A term that little text asks nothing of (no place happens to be masked) is left out: a loss of 0 would look perfect.
+    """
     training = model.training
     model.eval()
     totals: dict[str, float] = {}
@@ -31,5 +34,6 @@ def held_out(
                     hits[term.name] = hits.get(term.name, 0.0) + float(term.hits)
     finally:
         model.train(training)
-    found = {name: totals[name] / max(1.0, counts[name]) for name in totals}
-    return found | {f"{name}_accuracy": hits[name] / max(1.0, counts[name]) for name in hits}
+    asked = [name for name in totals if counts[name]]
+    found = {name: totals[name] / counts[name] for name in asked}
+    return found | {f"{name}_accuracy": hits[name] / counts[name] for name in asked if name in hits}
