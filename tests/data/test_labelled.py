@@ -91,6 +91,17 @@ def test_names_of_labels(tmp_path: Path) -> None:
     fails(tmp_path / "a.jsonl", [{"text": "a", "label": {"b": 1}}], "a.jsonl:1:", "not a label")
 
 
+def test_labels_that_are_written_in_two_ways_are_told(tmp_path: Path) -> None:
+    rows = [("a", "Yes"), ("b", "yes "), ("c", "YES"), ("d", "no"), ("e", "1"), ("f", "1.0")]
+    found = read(tmp_path / "a.csv", "text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    groups = 'the labels "1", "1.0", and 1 more such groups are taken for different classes; write them alike'
+    assert len(found.warnings) == 1
+    assert groups in found.warnings[0]
+    several = read(tmp_path / "b.jsonl", [{"text": "a", "labels": ["x", "X"]}, {"text": "b", "labels": []}])
+    assert 'the labels "X", "x" are taken' in several.warnings[0]
+    assert not read(tmp_path / "c.csv", "text,label\na,yes\nb,no\nc,nan\n").warnings
+
+
 def test_several_labels(tmp_path: Path) -> None:
     found = read(tmp_path / "a.jsonl", [{"text": "a", "labels": ["x", 1]}, {"text": "b", "labels": []}])
     assert [one.label for one in found.examples] == [("x", "1"), ()]

@@ -11,6 +11,7 @@ without a label too, as long as they are fewer than one in ten.
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -121,8 +122,8 @@ def _whole(path: Path, examples: list[Example], said: str, warnings: list[str], 
                 f"{first}: {missing:,} of {len(texts):,} {unit} have no answer, or none that stands in its context, first "
                 "here; mend the answers or their contexts"
                 if unit == "questions"
-                else f"{first}: {missing:,} of {len(texts):,} {unit} have no label, the first one here; label them, or "
-                "choose another column with --label-column"
+                else f"{first}: {missing:,} of {len(texts):,} {unit} have no label, the first one here; label them or "
+                "take them out, or choose another column with --label-column"
             )
         warnings.append(f"{path}: left out {missing:,} of {len(texts):,} {unit} without a label, first at {first}")
     if not kept:
@@ -200,7 +201,23 @@ def _texts(
     chosen = {"text": text, "pair": pair, "label": label}
     said = ", ".join(f'{role} = "{name}"' for role, name in chosen.items() if name is not None)
     guessed = any(name is not None and role not in columns for role, name in chosen.items())
-    return examples, ("" if table.header else "no header; ") + said + (" (guessed)" if guessed else ""), []
+    said = ("" if table.header else "no header; ") + said + (" (guessed)" if guessed else "")
+    return examples, said, _alike(table.path, examples) if labels and task == "classify" else []
+
+
+def _alike(path: Path, examples: list[Example]) -> list[str]:
+    """A warning about labels that only their spelling makes different classes: "Yes" and "yes", "1" and "1.0"."""
+    names = {name for one in examples for name in (one.label if isinstance(one.label, tuple) else [one.label]) if name}
+    spellings: dict[str, list[str]] = {}
+    for name in sorted(map(str, names)):
+        folded = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+        spellings.setdefault(str(float(folded)) if is_number(folded) else folded, []).append(name)
+    several = [names for names in spellings.values() if len(names) > 1]
+    if not several:
+        return []
+    first = ", ".join(f'"{name}"' for name in several[0][:5])
+    more = f", and {len(several) - 1:,} more such groups" if len(several) > 1 else ""
+    return [f"{path}: the labels {first}{more} are taken for different classes; write them alike if they mean the same"]
 
 
 def _text_columns(
