@@ -17,8 +17,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sesame.cli.answers import numbered_lines
 from sesame.data import readers
-from sesame.data.readers import Document, corpus_files, corpus_size, read_documents
+from sesame.data.readers import LONGEST_DOCUMENT, Document, corpus_files, corpus_size, read_documents, read_texts
 from sesame.errors import SesameError
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -286,3 +287,17 @@ def test_any_bytes_are_read_or_refused_in_one_sentence(tmp_path_factory: pytest.
         except SesameError as error:
             message = str(error)
         assert "\n" not in message
+
+
+def test_records_without_text_keep_their_place_among_answers(tmp_path: Path) -> None:
+    """What `sesame embed --file rows.jsonl` reads: vector n must belong to row n."""
+    given_texts = ["one", "", "two\r\n lines", "  "]
+    rows = write(tmp_path / "rows.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in given_texts).encode())
+    parquet.write_table(arrow.table({"text": given_texts}), tmp_path / "rows.parquet")
+    clean = ["one", "", "two\nlines", ""]
+    assert list(read_texts(rows)) == [(f"{rows}:{number}", text) for number, text in enumerate(clean, 1)]
+    assert [text for _, text in read_texts(tmp_path / "rows.parquet")] == clean
+    assert [text for _, text in numbered_lines(None, rows, empty=True)] == clean
+    long = write(tmp_path / "long.jsonl", json.dumps({"text": "a " * LONGEST_DOCUMENT}).encode())
+    with pytest.raises(SesameError, match=r"long\.jsonl:1: is longer than a million characters; .* cut it"):
+        list(read_texts(long))

@@ -191,7 +191,7 @@ def test_a_cell_may_hold_a_whole_book(tmp_path: Path) -> None:
         ("a.jsonl", "\n", ["no rows"]),
         ("a.doc", "text", ["call it", ".csv"]),
         ("a.parquet", "text", ["parquet", "copy it again"]),
-        ("a.csv", b"text,label\na,x\n\xe9t\xe9,y\n", ["a.csv:3:", "iconv"]),
+        ("a.csv", b"text,label\na,x\n\xe9t\xe9,y\n", ["a.csv:3:", "iconv -f latin-1 -t utf-8 a.csv > new.csv"]),
         ("a.csv.gz", b"text,label\n", ["a.csv.gz", "mend its name"]),
     ],
 )

@@ -65,7 +65,7 @@ def _standard_input() -> Iterator[tuple[str, str]]:
 
 def _lines(file: Path, tables: bool) -> Iterator[tuple[str, str]]:
     """Every line of a text, or the texts of JSON lines and Parquet."""
-    from sesame.data.readers import file_kind, read_documents
+    from sesame.data.readers import file_kind, read_texts
     from sesame.data.streams import lines
     from sesame.errors import SesameError
 
@@ -73,12 +73,13 @@ def _lines(file: Path, tables: bool) -> Iterator[tuple[str, str]]:
         there = "is a folder; name a file in it" if file.is_dir() else "no such file; check the name"
         raise SesameError(f"{file}: {there}")
     if not tables and file_kind(file) != "text":
-        for document in read_documents([file]):
-            yield f"{document.file}:{document.line}", document.text
+        yield from read_texts(file)
         return
     for number, text, whole in lines(file, 1 << 20, None):
         if not whole:
-            raise SesameError(f"{file}:{number}: is longer than a million characters; a line is one text")
+            raise SesameError(
+                f"{file}:{number}: is longer than a million characters; a line is one text, so cut it into several"
+            )
         yield f"{file}:{number}", text
 
 

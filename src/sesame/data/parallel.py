@@ -270,4 +270,6 @@ def _text(row: dict[str, Any], name: str, place: str) -> str:
 
 def _check_whole(line: tuple[int, str, bool], file: Path) -> None:
     if not line[2]:
-        raise SesameError(f"{file}:{line[0]}: is longer than a million characters; a line is one sentence")
+        raise SesameError(
+            f"{file}:{line[0]}: is longer than a million characters; a line is one sentence, so cut it into several"
+        )

@@ -154,7 +154,28 @@ def _read_text(path: Path, field: str, progress: Progress | None) -> Iterator[Do
         yield Document("\n".join(held), str(path), start)
 
 
+def read_texts(path: Path, field: str = "text") -> Iterator[tuple[str, str]]:
+    """Place and text of every record of JSON lines or parquet, also of an empty one: answer n must belong to row n."""
+    parquet = file_kind(path) == "parquet"
+    for number, text, _ in _parquet_records(path, field, None) if parquet else _json_records(path, field, None):
+        place = f"{path}: row {number}" if parquet else f"{path}:{number}"
+        if len(text) > LONGEST_DOCUMENT:
+            raise SesameError(
+                f"{place}: is longer than a million characters; a record is one text, so cut it into several"
+            )
+        yield place, _clean(text)
+
+
 def _read_json_lines(path: Path, field: str, progress: Progress | None) -> Iterator[Document]:
+    for number, text, roles in _json_records(path, field, progress):
+        if roles is None:
+            yield from _pieces(text, path, number)
+        elif text:
+            yield Document(text, str(path), number, roles)
+
+
+def _json_records(path: Path, field: str, progress: Progress | None) -> Iterator[tuple[int, str, bytes | None]]:
+    """Line, text and, of a dialogue, who speaks in each line of it."""
     for number, line, whole in lines(path, LONGEST_JSON_LINE, progress):
         if not whole:
             raise SesameError(
@@ -169,13 +190,12 @@ def _read_json_lines(path: Path, field: str, progress: Progress | None) -> Itera
         value = _parse(line, path, number)
         if isinstance(value, dict) and isinstance(value.get(field), list):
             turns, roles = read_turns(value[field], f"{path}:{number}")
-            if turns:
-                yield Document("\n".join(turns), str(path), number, roles)
+            yield number, "\n".join(turns), roles
             continue
         text = _field_of(value, field, f"{path}:{number}")
         if "\\u" in line:
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        yield from _pieces(text, path, number)
+        yield number, text, None
 
 
 def _parse(line: str, path: Path, number: int) -> Any:
@@ -203,6 +223,11 @@ def _field_of(value: Any, field: str, place: str) -> str:
 
 
 def _read_parquet(path: Path, field: str, progress: Progress | None) -> Iterator[Document]:
+    for row, text, _ in _parquet_records(path, field, progress):
+        yield from _pieces(text, path, row)
+
+
+def _parquet_records(path: Path, field: str, progress: Progress | None) -> Iterator[tuple[int, str, None]]:
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
@@ -217,7 +242,7 @@ def _read_parquet(path: Path, field: str, progress: Progress | None) -> Iterator
                     row += 1
                     if text is None:
                         raise SesameError(f"{path}: row {row} of {field!r} is null; drop such rows first")
-                    yield from _pieces(text, path, row)
+                    yield row, text, None
                 if progress:
                     progress(size * row // rows - told)
                     told = size * row // rows
@@ -241,9 +266,7 @@ def _check_column(schema: Any, field: str, path: Path) -> None:
 
 def _pieces(text: str, path: Path, line: int) -> Iterator[Document]:
     """Clean the text of one record and cut it where it is too long."""
-    if "\n" in text or "\r" in text:
-        text = "\n".join(part.strip() for part in re.split(r"[\r\n]+", text) if not part.isspace())
-    text = text.strip()
+    text = _clean(text)
     start = 0
     while start < len(text):
         end = start + LONGEST_DOCUMENT
@@ -253,3 +276,9 @@ def _pieces(text: str, path: Path, line: int) -> Iterator[Document]:
         if piece := text[start:end].strip():
             yield Document(piece, str(path), line)
         start = end
+
+
+def _clean(text: str) -> str:
+    if "\n" in text or "\r" in text:
+        text = "\n".join(part.strip() for part in re.split(r"[\r\n]+", text) if not part.isspace())
+    return text.strip()

@@ -156,8 +156,9 @@ def _not_utf8(path: Path, line: int, error: UnicodeDecodeError) -> SesameError:
 
 def _recode(path: Path, guess: str, what: str, line: int | None = None) -> SesameError:
     place = path if line is None else f"{path}:{line}"
-    name = path.with_suffix("").name if path.suffix.lower() in PACKED else path.name
-    return SesameError(f"{place}: {what}; convert it, for example with iconv -f {guess} -t utf-8 {name} > new.txt")
+    name = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    new = f"new{name.suffix or '.txt'}"  # the ending says how a file is read: a table must stay one
+    return SesameError(f"{place}: {what}; convert it, for example with iconv -f {guess} -t utf-8 {name.name} > {new}")
 
 
 def _guess(data: bytes) -> str | None:
