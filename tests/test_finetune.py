@@ -358,6 +358,16 @@ def test_everything_is_written_down(begin: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "run").rglob("checkpoints"))
 
 
+def test_a_text_of_unknown_words_is_told(begin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model of another script learns nothing, and the rate is not to blame."""
+    rows = [("ปลา นก w1", "b") if number % 2 else ("หมา แมว", "a") for number in range(40)]
+    train = write_csv(tmp_path / "train.csv", [("text", "label"), *rows])
+    results = run(begin, tmp_path / "run", "classify", str(train), str(train), settings=SHORT)
+    told = "warning: 80% of the tokens of the training texts are unknown words"
+    assert told in capsys.readouterr().err
+    assert any(told in note for note in results["data"]["notes"])
+
+
 def test_labels_that_training_has_not(begin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [(e.text, e.label) for e in examples("classify", 60, 1)]
     train = write_csv(tmp_path / "train.csv", [("text", "label"), *rows])

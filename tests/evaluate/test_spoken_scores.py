@@ -1,11 +1,13 @@
 """Answers against the answers wanted: every score is that of its own file, comparisons point the right way."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from sesame.errors import SesameError
 from sesame.evaluate.rouge import rouge_scores
-from sesame.evaluate.spoken import METRICS, compare_answers, score_answers
+from sesame.evaluate.spoken import METRICS, columns_of, compare_answers, read_sides, score_answers
 from sesame.evaluate.translation import Bleu, corpus_score
 
 GOLD = ["the cat sat on the mat today", "a dog ran far away from home", "birds sing in the old tree"] * 4
@@ -53,3 +55,18 @@ def test_other_alphabets_count() -> None:
     assert score_answers(gold, gold).values["rouge1"] == 1
     with pytest.raises(SesameError, match="--metric blue"):
         compare_answers("blue", gold, gold, gold)
+
+
+def test_columns_called_by_the_languages_that_a_model_was_taught(tmp_path: Path) -> None:
+    """As the training data may call them: the heading is no pair, and their order does not matter."""
+    run = tmp_path / "run"
+    (run / "final").mkdir(parents=True)
+    (run / "final" / "sesame.toml").write_text('[run]\npairs = ["en-de=a.tsv", "en-de=b.tsv"]\n')
+    (tmp_path / "test.tsv").write_text("id\tde\ten\n1\tein Hund\ta dog\n2\tzwei\ttwo\n")
+    data = str(tmp_path / "test.tsv")
+    assert columns_of(str(run), data) == columns_of(str(run / "final"), data) == ("en", "de")
+    assert read_sides(data, *columns_of(str(run), data)) == (["a dog", "two"], ["ein Hund", "zwei"])
+    (tmp_path / "bare.tsv").write_text("a dog\tein Hund\n")
+    for other in ("bare.tsv", "test.en,test.de"):  # nothing named, or plain text
+        assert columns_of(str(run), str(tmp_path / other)) == (None, None)
+    assert columns_of(str(tmp_path), data) == (None, None)  # a model that tells nothing

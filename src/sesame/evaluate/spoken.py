@@ -16,7 +16,9 @@ import numpy as np
 
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.speech import answers
-from sesame.data.parallel import Counted, find_columns, read_pairs
+from sesame.config import read_toml
+from sesame.data.languages import PAIRED
+from sesame.data.parallel import Counted, find_columns, named_fields, read_pairs
 from sesame.data.questions import is_template, read_questions
 from sesame.data.trees import Tree, delinearize
 from sesame.errors import SesameError
@@ -152,6 +154,19 @@ def read_sides(
     return [plain(f"{prefix} {pair.source}") for pair in pairs], [plain(pair.target) for pair in pairs]
 
 
+def columns_of(model: str, data: str) -> tuple[str | None, str | None]:
+    """Source and answer of a file that calls them by the languages that the model was taught, as its training data may have.
+
+    Without that a heading "de, en" would be a pair, and German the source of a model that reads English.
+    """
+    file = next((f for f in (Path(model) / "sesame.toml", Path(model) / "final" / "sesame.toml") if f.is_file()), None)
+    taught = read_toml(file).get("run", {}).get("pairs", []) if file is not None else []
+    directions = {(found[1], found[2]) for name in taught if (found := PAIRED.fullmatch(str(name)))}
+    if len(directions) != 1 or not Path(data).is_file():
+        return None, None
+    return named_fields([data], directions.pop()) or (None, None)
+
+
 def answer_all(parts: Parts, sources: Sequence[str], *, shown_as: str = "answer", **settings: Any) -> list[str]:
     """The best answer to each source."""
     with bar(shown_as, len(sources), "texts") as shown:
@@ -187,6 +202,8 @@ def judge_answers(
 ) -> dict[str, Any]:
     """Scores of a model on pairs, with intervals; `against`: another model, on the same draws of examples."""
     check_metric(metric)
+    if source is None and target is None:
+        source, target = columns_of(model, data)
     sources, gold = read_sides(data, source, target, prefix)
     said = answer_all(open_answering(model, device), sources, **settings)
     found = score_answers(gold, said, metric == "brackets", ROUNDS)

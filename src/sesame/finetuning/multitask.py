@@ -8,6 +8,7 @@ the seed is best whose tasks' main scores on validation data are best on average
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch import nn
 
 from sesame.backbones import Backbone
 from sesame.checkpoint.folder import Parts
+from sesame.data.build import UNKNOWN
 from sesame.data.examples import Example
 from sesame.data.labelled import read_labelled
 from sesame.data.split import check_training, describe, stratified
@@ -149,6 +151,21 @@ class Subject:
             )
         if self.inputs.shortened:
             self.note(f"{self.inputs.shortened:,} texts had to be shortened to fit beside the other one")
+        self._note_unknown(tokenizer)
+
+    def _note_unknown(self, tokenizer: Tokenizer) -> None:
+        """A model of another language or script sees nothing but unknown words, and would only seem to learn badly."""
+        if not tokenizer.has("unk"):
+            return
+        unknown = tokenizer.id("unk")
+        windows = [window for item in self.items["train"] for window in item.windows]
+        pieces = Counter(window.ids[at] == unknown for window in windows for at in window.body)
+        share = pieces[True] / max(1, pieces.total())
+        if share > UNKNOWN:
+            self.note(
+                f"warning: {share:.0%} of the tokens of the training texts are unknown words, and teach nothing: "
+                "`sesame doctor TEXT --tokenizer MODEL` tells which; take a model that was trained on such text"
+            )
 
     def _metric(self) -> str:
         """The score that decides; a wrong name is told before an hour is spent."""
