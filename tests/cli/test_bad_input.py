@@ -411,6 +411,7 @@ def test_fill(cli: Cli, model: Path, tmp_path: Path) -> None:
     cli("fill", tmp_path / "none", "Da [MASK].").refused("none", "no such folder")
     cli("fill", model, "No gap.").refused("No gap.", "write [MASK]")
     cli("fill", model, "[MASK] " + "da " * 600).refused("tokens", "512", "shorten it")
+    cli("fill", model, "da [MASK] da", "da da").refused("text 2: no mask in 'da da'")
     cli("fill", model, "--file", tmp_path / "no.txt").refused("no.txt", "no such file")
     cli("fill", model, "\udcff [MASK]").refused("the command line", "not UTF-8")
     found = {name: row for name, row in load_file(model / "model.safetensors").items() if not name.startswith("cls.")}

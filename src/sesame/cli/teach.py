@@ -12,7 +12,7 @@ TASKS = ("classify", "regress", "tag", "qa", "choice", "seq2seq")
 SOURCE = typer.Option(None, help="seq2seq: the column of the sources, or a text with {columns} in braces.")
 TARGET = typer.Option(None, help="seq2seq: the column of the answers; guessed otherwise.")
 PREFIX = typer.Option("", help="seq2seq: what stands before every source, such as 'summarize: '.")
-BEAMS = typer.Option(None, min=1, help="seq2seq: hypotheses of the search for answers; by default 4.")
+BEAMS = typer.Option(None, min=1, help="seq2seq: hypotheses of the search for answers; by default 5.")
 ALPHA = typer.Option(None, help="seq2seq: strength of the length penalty; by default 1.")
 LONGEST = typer.Option(None, "--most", min=1, help="seq2seq: tokens of an answer at most; by default 128.")
 
@@ -263,7 +263,7 @@ def _answers(model: str, data: str, written: dict[str, Any], device: str, json: 
 
     from sesame.evaluate.spoken import judge_answers
 
-    given = {"beams": 4, **{name: value for name, value in written.items() if value is not None}}
+    given = {"beams": 5, **{name: value for name, value in written.items() if value is not None}}
     found = judge_answers(model, data, device=device, **given)
     if json:
         typer.echo(jsonlib.dumps(found, ensure_ascii=False))

@@ -73,7 +73,7 @@ class Wishes:
     temperature: float = 1.0  # of the mixing
     cap: float = math.inf
     metric: str = "bleu"  # decides which seed is best
-    beams: int = 4
+    beams: int = 5  # as `sesame translate` has it: a score should be that of the answers that people get
     alpha: float = 1.0
     most: int = 128  # new tokens of an answer
     seeds: int | None = None  # None: 3 for small sets, 1 for large ones

@@ -48,7 +48,7 @@ def fill(
     """For each text, for each mask in it, the `top` best tokens; `head` and token `table` as the backbone needs them."""
     encodings = tokenizer.encode_batch([mark_masks(text, tokenizer) for text in texts], special=True)
     mask, pad, size = tokenizer.id("mask"), tokenizer.id("pad"), len(tokenizer)
-    places = [_places(*each, mask, limit) for each in zip(texts, encodings, strict=True)]
+    places = [_places(at, *each, mask, limit) for at, each in enumerate(zip(texts, encodings, strict=True), 1)]
     answers: list[list[Filled]] = [[]] * len(texts)
     for module in (backbone, head):
         if isinstance(module, nn.Module):
@@ -93,12 +93,12 @@ def _hidden(backbone: Backbone | FastEncoder, batch: Batch, at: Tensor) -> Tenso
         return backbone(batch, at).take(at)  # type: ignore[no-any-return]
 
 
-def _places(text: str, encoding: Encoding, mask: int, limit: int) -> list[int]:
+def _places(number: int, text: str, encoding: Encoding, mask: int, limit: int) -> list[int]:
     if len(encoding.ids) > limit:
         raise SesameError(
-            f"the text has {len(encoding.ids)} tokens, the model takes {limit}; shorten it: {text[:60]!r}"
+            f"text {number} has {len(encoding.ids)} tokens, the model takes {limit}; shorten it: {text[:60]!r}"
         )
     found = [at for at, id in enumerate(encoding.ids) if id == mask]
     if not found:
-        raise SesameError(f"no mask in {text[:60]!r}; write [MASK] where a word is wanted")
+        raise SesameError(f"text {number}: no mask in {text[:60]!r}; write [MASK] where a word is wanted")
     return found
