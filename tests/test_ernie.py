@@ -70,7 +70,7 @@ def names(text: Path, tmp_path: Path) -> Path:
     """Pairs of words that stand in the text."""
     words = text.read_text(encoding="utf-8").split()
     file = tmp_path / "names.txt"
-    file.write_text("\n".join(f"{a} {b}" for a, b in zip(words[:200:9], words[1:200:9], strict=True)))
+    file.write_text("\n".join(f"{a} {b}" for a, b in zip(words[:-1:9], words[1::9], strict=True)))
     return file
 
 
