@@ -14,7 +14,7 @@ from sesame.data.batch import IGNORE, Batch
 from sesame.data.loader import Loader
 from sesame.data.pack import Packer, Specials, hold_out
 from sesame.errors import SesameError
-from sesame.objectives import Vocab, build
+from sesame.objectives import Vocab, build, orders
 from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.model import Model
 from sesame.objectives.plm import PermutationLM, PermutationLMConfig, TableHead
@@ -108,7 +108,6 @@ def choose_one_by_one(starts: list[bool], size: int, goal: int, luck: dict[str, 
 
 
 def test_spans_are_those_of_the_loop_over_each_row() -> None:
-    plm = objective()
     generator = torch.Generator().manual_seed(3)
     count, width = 300, 64
     starts = torch.rand(count, width, generator=generator) < 0.6
@@ -118,7 +117,9 @@ def test_spans_are_those_of_the_loop_over_each_row() -> None:
         n: torch.rand(count, width, generator=generator, dtype=torch.float64)
         for n in ("length", "left", "fill", "order")
     }
-    found = plm._choose(starts, torch.arange(width)[None] < sizes[:, None], goal, luck)
+    real = torch.arange(width)[None] < sizes[:, None]
+    draws = {name: value.numpy() for name, value in luck.items()}
+    found = torch.from_numpy(orders.choose(starts.numpy(), real.numpy(), goal.numpy(), 6, 5, draws))
     for row in range(count):
         drawn = {name: value[row].tolist() for name, value in luck.items()}
         wanted = choose_one_by_one(starts[row].tolist(), int(sizes[row]), int(goal[row]), drawn, 6)

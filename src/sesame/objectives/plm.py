@@ -32,6 +32,7 @@ backwards a span begins at the last piece of a word.
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -43,9 +44,12 @@ from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
 from sesame.nn.cross_entropy import linear_cross_entropy
 from sesame.nn.embeddings import padded_vocab
+from sesame.objectives import orders
 from sesame.objectives.base import Objective, Term, Vocab
+from sesame.objectives.orders import Counts, Flags, Luck
 
-Number = TypeVar("Number", int, Tensor)
+Number = TypeVar("Number", int, Counts)
+DRAWS = ("length", "left", "fill", "order")
 
 
 @dataclass(frozen=True)
@@ -115,26 +119,32 @@ class PermutationLM(Objective):
         width = batch.ids.shape[1]
         real = torch.arange(width, device=keys.device)[None, :] < batch.lengths[:, None]
         functional = (batch.ids == self.vocab.roles["cls"]) | (batch.ids == self.vocab.roles["sep"])
-        luck = {name: chance.uniform_tensor(keys, f"plm.{name}", width) for name in ("length", "left", "fill", "order")}
+        luck = {name: chance.uniform(keys.numpy().view(np.uint64), f"plm.{name}", width) for name in DRAWS}
         starts = _word_starts(batch)
-        ranks, places = [], []
-        for part in self.parts(width):
-            here = slice(part.begin, part.end)
-            goal = _rounded(batch.lengths.clamp(max=part.end), self.config.every)
-            goal = (goal - _rounded(part.begin, self.config.every)).clamp(min=0)
-            spare = (real & ~functional)[:, here].sum(1) - 1  # at least one token is given
-            drawn = {name: value[:, here].contiguous() for name, value in luck.items()}
-            chosen = self._choose(starts[:, here], real[:, here], torch.minimum(goal, spare.clamp(min=0)), drawn)
-            order = drawn["order"].argsort(dim=1, stable=True).argsort(dim=1)
-            ranks.append(torch.where(chosen | functional[:, here], order, -1))
-            targets = chosen & ~functional[:, here]
-            at = torch.where(targets, torch.arange(part.begin, part.end, device=keys.device), width)
-            places.append(at.sort(dim=1).values[:, : part.last - part.first])
-        at, rank = torch.cat(places, dim=1), torch.cat(ranks, dim=1)
+        rank, at = self._orders(batch, starts.numpy(), real.numpy(), functional.numpy(), luck)
         labels = torch.where(at < width, torch.gather(batch.ids, 1, at.clamp(max=width - 1)), IGNORE)
         firsts = torch.cat([at.new_full((part.last - part.first,), part.begin) for part in self.parts(width)])
         found = {"plm": Targets(labels, torch.where(at < width, at, firsts)), "plm_order": Targets(rank)}
         return batch.with_targets(**found, plm_backward=Targets(backward.long()))
+
+    def _orders(
+        self, batch: Batch, starts: Flags, real: Flags, functional: Flags, luck: dict[str, Luck]
+    ) -> tuple[Tensor, Tensor]:
+        """The rank of each token, and where the targets stand. Shape: (B, L), (B, K)."""
+        width, every, lengths = starts.shape[1], self.config.every, batch.lengths.numpy()
+        found, places = [], []
+        for part in self.parts(width):
+            here = slice(part.begin, part.end)
+            goal = _rounded(lengths.clip(max=part.end), every) - _rounded(part.begin, every)
+            spare = (real & ~functional)[:, here].sum(axis=1) - 1  # at least one token is given
+            goal = np.minimum(goal.clip(min=0), spare.clip(min=0))
+            drawn = {name: value[:, here] for name, value in luck.items()}
+            chosen = orders.choose(starts[:, here], real[:, here], goal, every, self.config.span, drawn)
+            given = ~(chosen | functional[:, here])
+            found.append(np.where(given, -1, orders.ranks(drawn["order"])))
+            slots = part.last - part.first
+            places.append(orders.places(chosen & ~functional[:, here], slots, nowhere=width, begin=part.begin))
+        return torch.from_numpy(np.concatenate(found, axis=1)), torch.from_numpy(np.concatenate(places, axis=1))
 
     def parts(self, width: int) -> list[Part]:
         """Where rows of this width are cut; how many targets each part has room for follows from the width alone."""
@@ -159,29 +169,6 @@ class PermutationLM(Objective):
             segments = (ends.cumsum(1) - ends.long()).clamp(max=1)
         segments = torch.where(place == length - 1, 2, segments)
         return replace(batch, ids=ids, segments=segments, words=words, real=None)
-
-    def _choose(self, starts: Tensor, real: Tensor, goal: Tensor, luck: dict[str, Tensor]) -> Tensor:
-        """`goal` tokens of each row: spans from left to right, then single ones. Shape: (B, L) -> (B, L)."""
-        every, width = self.config.every, starts.shape[1]
-        shares = 1 / torch.arange(1, self.config.span + 1, device=starts.device, dtype=torch.float64)
-        lengths = 1 + torch.searchsorted((shares.cumsum(0) / shares.sum())[:-1], luck["length"], right=True)
-        following = torch.where(starts, torch.arange(width, device=starts.device), width)
-        following = F.pad(following, (0, 1), value=width).flip(1).cummin(1).values.flip(1)  # the next word start
-        size, at, have = real.sum(1), torch.zeros_like(goal), torch.zeros_like(goal)
-        edges = torch.zeros(len(goal), width + 1, dtype=torch.long, device=starts.device)
-        going = goal > 0
-        for number in range(width // (every + 1) + 1):  # each span, with its context, takes at least K + 1 places
-            span = torch.minimum(lengths[:, min(number, width - 1)], goal - have)
-            left = (luck["left"][:, min(number, width - 1)] * (span * every)).long()
-            begin = torch.gather(following, 1, (at + left).clamp(max=width)[:, None])[:, 0]
-            going = going & (have < goal) & (begin + span < size)
-            edges.scatter_add_(1, begin.clamp(max=width)[:, None], going.long()[:, None])
-            edges.scatter_add_(1, (begin + span).clamp(max=width)[:, None], -going.long()[:, None])
-            have = have + span * going
-            at = torch.where(going, begin + span + span * every - left, at)
-        chosen = edges.cumsum(1)[:, :width] > 0
-        others = torch.where(real & ~chosen, luck["fill"], 2.0).argsort(dim=1, stable=True).argsort(dim=1)
-        return chosen | (others < (goal - have)[:, None])
 
     # ---- the loss --------------------------------------------------------------------------------------------------
 
