@@ -20,6 +20,7 @@ MORE: dict[str, dict[str, Any]] = {
     "marian": {"pad_token_id": 6, "decoder_start_token_id": 6, "decoder_attention_heads": 4},
     "bart": {"decoder_attention_heads": 4},
     "mbart": {"decoder_attention_heads": 4},
+    "pegasus": {"decoder_attention_heads": 4},
 }
 
 

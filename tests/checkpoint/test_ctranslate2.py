@@ -23,6 +23,7 @@ MARIAN = EncoderDecoderConfig(350, 64, 2, 4, decoder_depth=3, inner=96, max_leng
 SHAPES = {
     "marian": replace(MARIAN, activation="silu"),
     "transformer": MARIAN,
+    "pegasus": replace(MARIAN, order="pre"),
     "bart": replace(MARIAN, positions="learned", activation="gelu", embedding_norm=True, grow=False),
     "mbart": replace(MARIAN, positions="learned", activation="gelu", embedding_norm=True, order="pre"),
 }

@@ -1,4 +1,4 @@
-"""T5, BART, mBART and Marian: our numbers are transformers', in both directions, at once and token by token."""
+"""T5, BART, mBART, Marian and PEGASUS: our numbers are transformers', in both directions, at once and token by token."""
 
 import json
 from dataclasses import replace
@@ -27,11 +27,11 @@ HALVES |= {
     f"{half}_{what}": n for half in ("encoder", "decoder") for what, n in (("attention_heads", 4), ("ffn_dim", 40))
 }
 MARIAN = {**HALVES, "pad_token_id": 96, "decoder_start_token_id": 96, "eos_token_id": 0, "forced_eos_token_id": 0}
-FAMILIES: dict[str, dict[str, Any]] = {"t5": T5, "bart": HALVES, "mbart": HALVES, "marian": MARIAN}
+FAMILIES: dict[str, dict[str, Any]] = {"t5": T5, "bart": HALVES, "mbart": HALVES, "marian": MARIAN, "pegasus": HALVES}
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 ODD = {"encoder_layers": 1, "decoder_layers": 3, "d_model": 33, "encoder_ffn_dim": 17, "decoder_ffn_dim": 17}
 ODD |= {"encoder_attention_heads": 3, "decoder_attention_heads": 3}
-FAIRSEQ = ("bart", "mbart", "marian")
+FAIRSEQ = ("bart", "mbart", "marian", "pegasus")
 SHAPES: dict[str, dict[str, dict[str, Any]]] = {  # what is odd about a model, and who can have it
     "plain": {name: {} for name in FAMILIES},
     "halves of other depths": {
@@ -43,7 +43,7 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {  # what is odd about a model, a
     },
     "vocabulary of 64": {name: {"vocab_size": 64} for name in ("t5", "bart", "mbart")},
     "one layer": {"t5": {"num_layers": 1}, **{name: {"encoder_layers": 1, "decoder_layers": 1} for name in FAIRSEQ}},
-    "large embeddings": {name: {"scale_embedding": True} for name in ("mbart", "marian")},
+    "large embeddings": {name: {"scale_embedding": True} for name in ("mbart", "marian", "pegasus")},
     "swish": {"marian": {"activation_function": "swish"}},
     "relu": {"mbart": {"activation_function": "relu"}},
     "gelu by tanh": {"bart": {"activation_function": "gelu_new"}},
@@ -263,6 +263,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("mbart", {"add_final_layer_norm": False}, "add_final_layer_norm = False is not supported"),
     ("marian", {"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings = False"),
     ("marian", {"decoder_vocab_size": 55}, "decoder_vocab_size = 55 is not supported"),
+    ("pegasus", {"normalize_before": False}, "normalize_before = False is not supported"),
     ("bart", {"activation_function": "mish"}, "the activation 'mish' is not known"),
     ("bart", {"tie_word_embeddings": False}, "there is no lm_head.weight"),
 ]
@@ -393,6 +394,8 @@ def test_our_own_format(case: str, tmp_path: Path) -> None:
     [
         ("marian", {"activation": "silu"}, {"bias": "trained"}),
         ("marian", {"grow": False, "dropout": 0.3, "attention_dropout": 0.2, "inner_dropout": 0.25}, {"tied": False}),
+        ("pegasus", {"order": "pre"}, {}),
+        ("pegasus", {"order": "pre", "grow": False, "dropout": 0.3, "decoder_depth": 1}, {"tied": False}),
         ("bart", {"positions": "learned", "embedding_norm": True, "activation": "gelu"}, {}),
         ("mbart", {"positions": "learned", "embedding_norm": True, "order": "pre"}, {"bias": "fixed"}),
         ("t5", {"dropout": 0.3, "attention_dropout": 0.2}, {"scale": 24**-0.5}),

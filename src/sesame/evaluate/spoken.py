@@ -35,7 +35,7 @@ CORPUS: dict[str, Bleu | ChrF] = {"bleu": Bleu(), "chrf": ChrF()}
 ROUGE = ("rouge1", "rouge2", "rougeL")
 METRICS = (*CORPUS, *ROUGE, "exact", "brackets")
 ROUNDS = 1000
-SPEAKING = ("t5", "mt5", "bart", "mbart", "marian", "encoder-decoder", "recurrent-seq2seq")
+SPEAKING = ("t5", "mt5", "bart", "mbart", "marian", "pegasus", "encoder-decoder", "recurrent-seq2seq")
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from sesame.checkpoint.hf import (
     gpt2,
     marian,
     modernbert,
+    pegasus,
     roberta,
     t5,
     xlm,
@@ -63,8 +64,9 @@ FAMILIES: dict[str, ModuleType] = {
     "bart": bart,
     "mbart": bart,
     "marian": marian,
+    "pegasus": pegasus,
 }
-ANSWERING = (t5, bart, marian)  # with a source
+ANSWERING = (t5, bart, marian, pegasus)  # with a source
 ALIASES: dict[str, tuple[str, str, str]] = {  # how those types that have names of their own say BERT's `SAYINGS`
     "distilbert": ("dim", "n_heads", "n_layers"),
     "xlm": ("emb_dim", "n_heads", "n_layers"),
@@ -72,7 +74,7 @@ ALIASES: dict[str, tuple[str, str, str]] = {  # how those types that have names 
     "gpt2": ("n_embd", "n_head", "n_layer"),
     "openai-gpt": ("n_embd", "n_head", "n_layer"),
     "t5": ("d_model", "num_heads", "num_layers"),
-    **dict.fromkeys(("bart", "mbart", "marian"), ("d_model", "encoder_attention_heads", "encoder_layers")),
+    **dict.fromkeys(("bart", "mbart", "marian", "pegasus"), ("d_model", "encoder_attention_heads", "encoder_layers")),
 }
 SAYINGS = ("hidden_size", "num_attention_heads", "num_hidden_layers")
 
