@@ -17,6 +17,7 @@ from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.data.examples import Answer, Example
 from sesame.errors import SesameError
 from sesame.finetuning.run import Wishes, finetune
+from sesame.finetuning.transfer import fitted, resolve_transfer, task_config
 from sesame.tasks import Item, Task, TaskConfig, build_task
 from sesame.tasks.answer import logits_of
 from sesame.tasks.windows import Inputs
@@ -177,7 +178,8 @@ def test_a_keyword_is_learnt(name: str, begin: Path, tmp_path: Path) -> None:
         for part, count, seed in (("train", 240, 1), ("valid", 80, 2))
     )
     out = tmp_path / "run"
-    given: dict[str, Any] = {"seeds": 1, "device": "cpu", "precision": "fp32", "settings": QUICK, "baselines": False}
+    settings = [*QUICK, "task.pooling=pooler"] if name == "classify" else QUICK  # what transformers' class reads
+    given: dict[str, Any] = {"seeds": 1, "device": "cpu", "precision": "fp32", "settings": settings, "baselines": False}
     finetune(Wishes(str(begin), kind, train, out, valid=valid, **given))
     results = json.loads((out / "results.json").read_text())
     assert results["scores"]["valid"][results["metric"]]["mean"] > 0.9
@@ -189,3 +191,14 @@ def test_a_keyword_is_learnt(name: str, begin: Path, tmp_path: Path) -> None:
         inputs = AutoTokenizer.from_pretrained(out / "final")([e.text for e in told], padding=True, return_tensors="pt")
         said = opened.eval()(**inputs).logits.argmax(-1).tolist()
         assert [opened.config.id2label[n] for n in said] == [reply["label"] for reply in model.predict(told)]
+
+
+def test_the_states_are_averaged_unless_somebody_says_otherwise() -> None:
+    """Nothing teaches XLNet's [CLS]; a model that brings its pooler along, or a wish, keeps it."""
+    encoder, plain = XLNetConfig(50, 16, 1, 2), TaskConfig("classify", ("bad", "good"))
+    assert fitted(plain, encoder, free=True).pooling == "mean"
+    assert fitted(plain, encoder) == plain
+    assert fitted(TaskConfig("tag", ("O",)), encoder, free=True) == TaskConfig("tag", ("O",))
+    assert resolve_transfer("full").task.pooling == "auto"
+    asked = resolve_transfer("full", ["task.pooling=pooler"])
+    assert task_config("classify", examples("classify", 8, 1), asked).pooling == "pooler"

@@ -10,13 +10,14 @@ without a label too, as long as they are fewer than one in ten.
 
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sesame.data.choices import read_choices
+from sesame.data.columns import column_for, id_in, shown, text_in, unknown_column
 from sesame.data.conll import Sentence, read_conll, tagged
 from sesame.data.examples import Answer, Example
 from sesame.data.squad import Finder, given_answers, read_squad
@@ -43,11 +44,6 @@ _TAGS = listed("ner_tags tags labels label ner tag")
 _CONTEXTS = listed("context passage paragraph document text")
 _QUESTIONS = listed("question query")
 _ANSWERS = listed("answers answer label")
-_STEMS = listed("""startphrase sent1:sent2 article:question passage:question context:question premise:question ctx stem
-    premise context question goal sentence text""")
-_OPTIONS = listed("options choices endings")
-_NUMBERED_OPTION = re.compile(r"(?:ending|option|choice|answer|sol)_?(?:\d|[a-h])")
-_RIGHT_ONES = listed("label answer answerkey answer_key correct target gold")
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ def read_labelled(
     table = read_table(path, [*columns.values()])
     if task == "tag":
         return _tags(table, columns, labels)
-    readers = {"qa": _qa, "choice": _choice}
+    readers = {"qa": _qa, "choice": read_choices}
     if task in readers:
         examples, said, warnings = readers[task](table, columns, labels)
     else:
@@ -135,40 +131,6 @@ def _has_text(one: Example) -> bool:
     return bool(one.text.strip()) and (one.pair is None or bool(one.pair.strip()))
 
 
-def _role(table: Table, columns: Mapping[str, str], role: str, names: list[str], taken: set[str | None]) -> str | None:
-    """The column for a role: the user's, else the first known name."""
-    if role in columns:
-        return table.given(role, columns[role])
-    return table.find(names, taken)
-
-
-def _unknown(table: Table, what: str, option: str) -> SesameError:
-    cells = inner_suffix(table.path) in (".csv", ".tsv", ".tab")
-    numbers = f"; without a header by number, as in --{option}-column 1" if cells else ""
-    return SesameError(
-        f"{table.path}: cannot tell which column holds the {what}; its columns are {table.shown()}: choose with "
-        f"--{option}-column (there are --text-column, --pair-column and --label-column{numbers})"
-    )
-
-
-def _string(value: Any, place: str, column: str) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise SesameError(
-            f"{place}: {column!r} holds {_shown(value)}, not a text; mend the row or choose another column"
-        )
-    return value
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, default=str, ensure_ascii=False)[:40]
-
-
-def _id(row: dict[str, Any], column: str | None) -> str:
-    return "" if column is None or row.get(column) is None else str(row[column])
-
-
 # ---- classify and regress -------------------------------------------------------------------------------------------
 
 
@@ -177,17 +139,17 @@ def _texts(
 ) -> tuple[list[Example], str, list[str]]:
     text, pair, label = _text_columns(table, columns, task, labels)
     if text is None:
-        raise _unknown(table, "text", "text")
+        raise unknown_column(table, "text", "text")
     if label is None and labels:
-        raise _unknown(table, "label", "label")
-    ids = _role(table, columns, "id", IDS, {text, pair, label})
+        raise unknown_column(table, "label", "label")
+    ids = column_for(table, columns, "id", IDS, {text, pair, label})
     read: Callable[[Any, str, str], Any] = _score if task == "regress" else _names(multi)
     trusted = labels or "label" in columns  # a column that was only guessed must not stop a prediction
     examples = []
     for line, row in table.rows:
         place = table.place(line)
-        first = _string(row.get(text), place, text).strip()
-        second = None if pair is None else _string(row.get(pair), place, pair).strip()
+        first = text_in(row.get(text), place, text).strip()
+        second = None if pair is None else text_in(row.get(pair), place, pair).strip()
         found = None
         if label is not None:
             try:
@@ -195,7 +157,7 @@ def _texts(
             except SesameError:
                 if trusted:
                     raise
-        examples.append(Example(place, first, second, found, id=_id(row, ids)))
+        examples.append(Example(place, first, second, found, id=id_in(row, ids)))
     if any(isinstance(one.label, tuple) for one in examples):
         examples = [replace(one, label=(one.label,)) if isinstance(one.label, str) else one for one in examples]
     chosen = {"text": text, "pair": pair, "label": label}
@@ -278,7 +240,7 @@ def _name(value: Any, place: str, column: str) -> str | None:
         return str(int(value))
     if isinstance(value, bool | int | float):
         return str(value)
-    raise SesameError(f"{place}: {column!r} holds {_shown(value)}, not a label; mend the row or choose another column")
+    raise SesameError(f"{place}: {column!r} holds {shown(value)}, not a label; mend the row or choose another column")
 
 
 def _score(value: Any, place: str, column: str) -> float | None:
@@ -292,7 +254,7 @@ def _score(value: Any, place: str, column: str) -> float | None:
         if math.isfinite(number):
             return number
     raise SesameError(
-        f"{place}: {column!r} holds {_shown(value)}, not a finite number; write it like 3.5, or choose another column "
+        f"{place}: {column!r} holds {shown(value)}, not a finite number; write it like 3.5, or choose another column "
         "with --label-column"
     )
 
@@ -301,17 +263,17 @@ def _score(value: Any, place: str, column: str) -> float | None:
 
 
 def _tags(table: Table, columns: Mapping[str, str], labels: bool) -> Labelled:
-    words = _role(table, columns, "text", _WORDS, set())
+    words = column_for(table, columns, "text", _WORDS, set())
     if words is None:
-        raise _unknown(table, "words", "text")
-    tags = _role(table, columns, "label", _TAGS, {words})
+        raise unknown_column(table, "words", "text")
+    tags = column_for(table, columns, "label", _TAGS, {words})
     if tags is None and labels:
-        raise _unknown(table, "tags", "label")
-    ids = _role(table, columns, "id", IDS, {words, tags})
+        raise unknown_column(table, "tags", "label")
+    ids = column_for(table, columns, "id", IDS, {words, tags})
     named = words.casefold() in ("tokens", "words")  # then blanks part them, as in the file that was learnt from
     if tags is None and not named and all(isinstance(row.get(words), str) for _, row in table.rows):
         # Texts as people write them: read as lines are, what a word is there is the task's business.
-        plain = [Example(table.place(line), row[words], id=_id(row, ids)) for line, row in table.rows]
+        plain = [Example(table.place(line), row[words], id=id_in(row, ids)) for line, row in table.rows]
         return Labelled(plain, f"{table.path.name}: {len(plain):,} texts", [])
     sentences, names, numbers = [], [], True
     for line, row in table.rows:
@@ -326,7 +288,7 @@ def _tags(table: Table, columns: Mapping[str, str], labels: bool) -> Labelled:
                     f"{place}: there are {len(one.words)} words and {len(one.tags)} tags; give one tag for each word"
                 )
         sentences.append(one)
-        names.append(_id(row, ids))
+        names.append(id_in(row, ids))
     by_place = {one.file: name for one, name in zip(sentences, names, strict=True)}
     found = tagged(sentences, table.path, labels, strict="label" in columns or labels, numbers=numbers)
     examples = [replace(one, id=by_place[one.place]) for one in found.examples]
@@ -340,28 +302,28 @@ def _list(value: Any, place: str, column: str) -> list[Any]:
         return value.split()
     if not isinstance(value, list):
         raise SesameError(
-            f"{place}: {column!r} holds {_shown(value)}, neither a text nor a list; mend the row or choose another column"
+            f"{place}: {column!r} holds {shown(value)}, neither a text nor a list; mend the row or choose another column"
         )
     return value
 
 
 def _qa(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Example], str, list[str]]:
-    question = _role(table, columns, "pair", _QUESTIONS, set())
-    context = _role(table, columns, "text", _CONTEXTS, {question})
-    answers = _role(table, columns, "label", _ANSWERS, {question, context})
+    question = column_for(table, columns, "pair", _QUESTIONS, set())
+    context = column_for(table, columns, "text", _CONTEXTS, {question})
+    answers = column_for(table, columns, "label", _ANSWERS, {question, context})
     for what, option, column in (("context", "text", context), ("question", "pair", question)):
         if column is None:
-            raise _unknown(table, what, option)
+            raise unknown_column(table, what, option)
     if answers is None and labels:
-        raise _unknown(table, "answers", "label")
-    ids = _role(table, columns, "id", IDS, {question, context, answers})
+        raise unknown_column(table, "answers", "label")
+    ids = column_for(table, columns, "id", IDS, {question, context, answers})
     start = table.find(["answer_start", "start"])
     assert context is not None
     assert question is not None
     finder, examples = Finder(), []
     for line, row in table.rows:
         place = table.place(line)
-        text = _string(row.get(context), place, context)
+        text = text_in(row.get(context), place, context)
         label: tuple[Answer, ...] | None = None
         given = row.get(answers) if answers is not None else None
         if isinstance(given, str) and start is not None and row.get(start) is not None:
@@ -370,87 +332,7 @@ def _qa(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Ex
             label = ()
         elif given is not None:
             label = finder.find(text, given_answers(given, place), place)
-        asked = _string(row.get(question), place, question)
-        examples.append(Example(place, text, asked, label, id=_id(row, ids)))
+        asked = text_in(row.get(question), place, question)
+        examples.append(Example(place, text, asked, label, id=id_in(row, ids)))
     said = f'text = "{context}", pair = "{question}"' + (f', label = "{answers}"' if answers else "")
     return examples, said, [f"{table.path}: {warning}" for warning in finder.warnings()]
-
-
-# ---- choice ---------------------------------------------------------------------------------------------------------
-
-
-def _choice(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Example], str, list[str]]:
-    stems = [table.given(role, columns[role]) for role in ("text", "pair") if role in columns]
-    if not stems:
-        known = (names.split(":") for names in _STEMS)
-        found = next((names for names in known if all(name in table.folded for name in names)), [])
-        stems = [table.folded[name] for name in found]
-    if not stems:
-        raise _unknown(table, "stem", "text")
-    options = table.find(_OPTIONS)
-    several = [name for name in table.columns if _NUMBERED_OPTION.fullmatch(name.casefold()) and name not in stems]
-    if options is None and len(several) < 2:
-        raise SesameError(
-            f"{table.path}: cannot tell which columns hold the options; its columns are {table.shown()}: call one with "
-            "a list 'options', or several 'ending0', 'ending1' ..."
-        )
-    right = _role(table, columns, "label", _RIGHT_ONES, {*stems, *several, options})
-    if right is None and labels:
-        raise _unknown(table, "right answer", "label")
-    ids = _role(table, columns, "id", IDS, {*stems, right})
-    joint = " " if [name.casefold() for name in stems] == ["sent1", "sent2"] else "\n"
-    rows = []
-    for line, row in table.rows:
-        place = table.place(line)
-        stem = joint.join(filter(None, (_string(row.get(name), place, name).strip() for name in stems)))
-        texts, letters = _options([row.get(name) for name in several] if options is None else row.get(options), place)
-        label = None if right is None else _right_one(row.get(right), texts, letters, place)
-        rows.append((Example(place, stem, options=texts, id=_id(row, ids)), label))
-    examples, said = _numbered(rows)
-    shown = ", ".join(stems) + (f'", label = "{right}' if right else "")
-    return examples, f'text = "{shown}"{said}', []
-
-
-def _options(value: Any, place: str) -> tuple[tuple[str, ...], list[str]]:
-    """The options and, where the file names them itself ({"label": ["A", ...], "text": [...]}), their letters."""
-    letters: list[str] = []
-    if isinstance(value, dict) and isinstance(value.get("text"), list) and isinstance(value.get("label"), list):
-        letters, value = [str(letter) for letter in value["label"]], value["text"]
-    if not isinstance(value, list) or not all(isinstance(one, str) and one.strip() for one in value) or len(value) < 2:
-        raise SesameError(f"{place}: the options are {_shown(value)}, not two or more texts; mend or remove the row")
-    return tuple(one.strip() for one in value), letters
-
-
-def _right_one(value: Any, options: tuple[str, ...], letters: list[str], place: str) -> int | str | None:
-    """The number of the right option if that is sure, else the digits as a text: they may count from 0 or from 1."""
-    value = value.strip() if isinstance(value, str) else value
-    if value is None or value == "":
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    name = str(value)
-    if name in letters:
-        return letters.index(name)
-    if name in options and not name.isdecimal():
-        return options.index(name)
-    if len(name) == 1 and 0 <= ord(name.upper()) - ord("A") < len(options):
-        return ord(name.upper()) - ord("A")
-    if name.isdecimal() and int(name) <= len(options) and not isinstance(value, bool):
-        return name
-    raise SesameError(
-        f"{place}: the right answer is {_shown(value)}, none of the {len(options)} options; write its number or letter"
-    )
-
-
-def _numbered(rows: list[tuple[Example, int | str | None]]) -> tuple[list[Example], str]:
-    """Turn numbers into positions. They count from 1 if one of them is as large as the number of its options."""
-    above = next((one for one, label in rows if isinstance(label, str) and int(label) == len(one.options)), None)
-    zero = next((one for one, label in rows if isinstance(label, str) and int(label) == 0), None)
-    if above is not None and zero is not None:
-        raise SesameError(
-            f"{above.place}: the right answer is number {len(above.options)} of {len(above.options)}, but {zero.place} "
-            "counts from 0; count from 0 or from 1 in all rows"
-        )
-    shift = 0 if above is None else 1
-    examples = [replace(one, label=int(label) - shift if isinstance(label, str) else label) for one, label in rows]
-    return examples, "" if above is None else ", answers count from 1"

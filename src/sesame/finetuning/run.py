@@ -220,8 +220,11 @@ class _Job:
             )
         longest, encoder, family = start.backbone.longest, start.backbone.config, FAMILIES.get(start.family)
         frozen = self.transfer.adapt.strategy == "frozen"
+        free = self.transfer.task.pooling == "auto" and "pooler" not in start.heads
         for subject in self.subjects.values():
-            config = fitted(task_config(subject.kind, subject.parts["train"], self.transfer), encoder)
+            config = fitted(task_config(subject.kind, subject.parts["train"], self.transfer), encoder, free)
+            if free and start.family == "xlnet" and config.pooling == "mean":
+                say("the mean of all states is read; transformers' class reads [CLS]: --set task.pooling=pooler")
             config = in_family(config, encoder, family, frozen)
             limit = config.length or longest or ENDLESS
             limit = min(limit, longest or limit)

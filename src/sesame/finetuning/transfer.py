@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from sesame.backbones import EncoderHalfConfig
+from sesame.backbones import EncoderHalfConfig, XLNetConfig
 from sesame.checkpoint.tasks import held, squeeze_of, way_of
 from sesame.config import build, merge, parse_setting, read_toml, unknown
 from sesame.data.examples import Example
@@ -29,7 +29,7 @@ class TaskSettings:
     """What the user may decide of a task; the rest follows from the data. See `tasks/base.py`."""
 
     layers: str = "last"
-    pooling: Pooling = "pooler"
+    pooling: Literal["auto", Pooling] = "auto"  # auto: as `fitted` has it
     length: int = 0
     overlap: float = 0.25
     dropout: float = -1.0  # below 0: the model's own
@@ -122,7 +122,7 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
         pair=pair,
         both=transfer.task.both,
         layers=transfer.task.layers,
-        pooling=transfer.task.pooling,
+        pooling="pooler" if transfer.task.pooling == "auto" else transfer.task.pooling,
         length=transfer.task.length,
         overlap=transfer.task.overlap,
         null=kind == "qa" and any(not example.label for example in train),
@@ -130,11 +130,16 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
     )
 
 
-def fitted(config: TaskConfig, encoder: Any) -> TaskConfig:
+def fitted(config: TaskConfig, encoder: Any, free: bool = False) -> TaskConfig:
     """The head as the encoder's own family has it: a pooler is BERT's, an encoder like ModernBERT has a transform. Half of an
-    encoder-decoder has no token for a whole text, so its states are averaged (Ni et al. 2022)."""
+    encoder-decoder has no token for a whole text, so its states are averaged (Ni et al. 2022).
+
+    `free`: nobody asked for a pooling, and the model brings no pooler along. Then XLNet's states are averaged too: nothing
+    has taught its [CLS] to read a text, and some hundred steps do not either (docs/xlnet.md)."""
     if isinstance(encoder, EncoderHalfConfig):
         return replace(config, pooling="mean") if config.pooling == "pooler" else config
+    if isinstance(encoder, XLNetConfig) and free and config.kind in ("classify", "regress", "choice"):
+        return replace(config, pooling="mean")
     if not getattr(encoder, "embedding_norm", False) or config.layers != "last":
         return config
     pooling = "cls" if config.pooling == "pooler" else config.pooling
