@@ -212,53 +212,15 @@ def test_bad_questions(tmp_path: Path) -> None:
     assert empty.examples[0].label == ()
 
 
-SWAG = "sent1,sent2,startphrase,ending0,ending1,ending2,ending3,label\nA,B,A B,w,x,y,z,2\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "stem", "options", "label"),
-    [
-        ("a.csv", SWAG, "A B", "wxyz", 2),
-        ("a.csv", SWAG.replace("startphrase,", "").replace("A B,", ""), "A B", "wxyz", 2),
-        ("a.jsonl", [{"article": "A", "question": "B", "options": ["w", "x"], "answer": "B"}], "A\nB", "wx", 1),
-        ("a.jsonl", [{"stem": "A", "choices": ["w", "x"], "label": 0}], "A", "wx", 0),
-        ("a.jsonl", [{"context": "A", "endings": ["w", "x"], "label": "x"}], "A", "wx", 1),
-        ("a.jsonl", [{"premise": "A", "choice1": "w", "choice2": "x", "label": 1}], "A", "wx", 1),
-        (
-            "a.jsonl",
-            [{"question": "A", "choices": {"label": ["1", "2"], "text": ["w", "x"]}, "answerKey": "1"}],
-            "A",
-            "wx",
-            0,
-        ),
-    ],
-)
-def test_choices(tmp_path: Path, name: str, data: Any, stem: str, options: str, label: int) -> None:
-    (one,) = read(tmp_path / name, data, "choice").examples
-    assert (one.text, one.options, one.label) == (stem, tuple(options), label)
-
-
-def test_choices_that_count_from_one(tmp_path: Path) -> None:
-    rows: list[dict[str, Any]] = [{"stem": "A", "options": ["w", "x"], "label": label} for label in (1, "2", 1)]
-    found = read(tmp_path / "a.jsonl", rows, "choice")
-    assert [one.label for one in found.examples] == [0, 1, 0]
-    assert "count from 1" in found.said
-    fails(tmp_path / "a.jsonl", [*rows, {**rows[0], "label": 0}], "a.jsonl:2:", "a.jsonl:4 counts", task="choice")
-
-
-@pytest.mark.parametrize(
-    ("row", "parts"),
-    [
-        ({"stem": "A", "options": ["w", "x"], "label": 3}, ["a.jsonl:1:", "none of the 2", "number or letter"]),
-        ({"stem": "A", "options": ["w", "x"], "label": "C"}, ["a.jsonl:1:", '"C"']),
-        ({"stem": "A", "options": ["w"], "label": 0}, ["a.jsonl:1:", "two or more"]),
-        ({"stem": "A", "label": 0}, ["cannot tell which columns hold the options", "'options'"]),
-        ({"options": ["w", "x"], "label": 0}, ["the stem", "--text-column"]),
-        ({"stem": "A", "options": ["w", "x"]}, ["the right answer", "--label-column"]),
-    ],
-)
-def test_bad_choices(tmp_path: Path, row: dict[str, Any], parts: list[str]) -> None:
-    fails(tmp_path / "a.jsonl", [row], *parts, task="choice")
+def test_choices(tmp_path: Path) -> None:
+    rows = [{"stem": "A", "options": ["w", "x"], "label": label, "id": label} for label in (1, 2)]
+    found = read(tmp_path / "a.jsonl", [*rows, {**rows[0], "stem": " "}], "choice")
+    assert [(one.text, one.options, one.label, one.id) for one in found.examples] == [
+        ("A", ("w", "x"), 0, "1"),
+        ("A", ("w", "x"), 1, "2"),
+    ]
+    assert found.said == 'a.jsonl: 3 rows; text = "stem", label = "label", answers count from 1'
+    assert "left out 1 of 3 rows with an empty text" in found.warnings[0]
 
 
 def test_bad_calls(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sesame.data.columns import column_for, id_in, shown, text_in, unknown_column
+from sesame.data.columns import briefly, column_for, id_in, text_in, unknown_column
 from sesame.data.examples import Example
 from sesame.data.tables import IDS, Table, listed
 from sesame.errors import SesameError
@@ -22,6 +22,10 @@ _RIGHT_ONES = listed("label answer answerkey answer_key correct target gold")
 
 
 def read_choices(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Example], str, list[str]]:
+    """The examples of a table, which columns were taken, and warnings, of which there are none.
+
+    A stem may stand in two columns (SWAG's sent1 and sent2, a passage and its question), which are then joined.
+    """
     stems = [table.given(role, columns[role]) for role in ("text", "pair") if role in columns]
     if not stems:
         known = (names.split(":") for names in _STEMS)
@@ -59,7 +63,7 @@ def _options(value: Any, place: str) -> tuple[tuple[str, ...], list[str]]:
     if isinstance(value, dict) and isinstance(value.get("text"), list) and isinstance(value.get("label"), list):
         letters, value = [str(letter) for letter in value["label"]], value["text"]
     if not isinstance(value, list) or not all(isinstance(one, str) and one.strip() for one in value) or len(value) < 2:
-        raise SesameError(f"{place}: the options are {shown(value)}, not two or more texts; mend or remove the row")
+        raise SesameError(f"{place}: the options are {briefly(value)}, not two or more texts; mend or remove the row")
     return tuple(one.strip() for one in value), letters
 
 
@@ -80,7 +84,7 @@ def _right_one(value: Any, options: tuple[str, ...], letters: list[str], place: 
     if name.isdecimal() and int(name) <= len(options) and not isinstance(value, bool):
         return name
     raise SesameError(
-        f"{place}: the right answer is {shown(value)}, none of the {len(options)} options; write its number or letter"
+        f"{place}: the right answer is {briefly(value)}, none of the {len(options)} options; write its number or letter"
     )
 
 

@@ -8,7 +8,6 @@ The format follows the name of the file, packed (.gz .xz .zst .bz2) or not. Rows
 without a label too, as long as they are fewer than one in ten.
 """
 
-import json
 import math
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -17,27 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from sesame.data.choices import read_choices
-from sesame.data.columns import column_for, id_in, shown, text_in, unknown_column
+from sesame.data.columns import ROLES, briefly, column_for, id_in, text_columns, text_in, unknown_column
 from sesame.data.conll import Sentence, read_conll, tagged
 from sesame.data.examples import Answer, Example
 from sesame.data.squad import Finder, given_answers, read_squad
-from sesame.data.tables import (
-    IDS,
-    LABELS,
-    PAIRS,
-    SCORES,
-    TABLES,
-    TEXTS,
-    Table,
-    inner_suffix,
-    is_number,
-    listed,
-    read_table,
-)
+from sesame.data.tables import IDS, TABLES, Table, inner_suffix, is_number, listed, read_table
 from sesame.errors import SesameError
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
-ROLES = ("text", "pair", "label", "id")
 MOST_MISSING = 0.1  # of the rows may lack a label
 _WORDS = listed("tokens words text sentence")
 _TAGS = listed("ner_tags tags labels label ner tag")
@@ -137,7 +123,7 @@ def _has_text(one: Example) -> bool:
 def _texts(
     table: Table, columns: Mapping[str, str], labels: bool, task: str, multi: str | None
 ) -> tuple[list[Example], str, list[str]]:
-    text, pair, label = _text_columns(table, columns, task, labels)
+    text, pair, label = text_columns(table, columns, task, labels)
     if text is None:
         raise unknown_column(table, "text", "text")
     if label is None and labels:
@@ -182,43 +168,6 @@ def _alike(path: Path, examples: list[Example]) -> list[str]:
     return [f"{path}: the labels {first}{more} are taken for different classes; write them alike if they mean the same"]
 
 
-def _text_columns(
-    table: Table, columns: Mapping[str, str], task: str, labels: bool
-) -> tuple[str | None, str | None, str | None]:
-    """The columns of the text, the second text and the label; those that are not given are guessed by their names."""
-    text, pair, label = (table.given(role, columns[role]) if role in columns else None for role in ROLES[:3])
-    names = SCORES if task == "regress" else LABELS
-    if text is None and pair is None:
-        for one, other in (known.split(":") for known in PAIRS):
-            if one in table.folded and other in table.folded and label not in (table.folded[one], table.folded[other]):
-                text, pair = table.folded[one], table.folded[other]
-                break
-    text = text or table.find(TEXTS, {pair, label})
-    label = label or table.find(names, {text, pair})
-    rest = [name for name in table.columns if name not in (text, pair, label)]
-    if len(table.columns) == 2 and text is None and label is None:
-        text, label = _two_columns(table, task)
-    elif len(table.columns) == 1 and not labels:
-        text = text or table.columns[0]
-    elif len(rest) == 1 and text is None:
-        text = rest[0]
-    elif len(rest) == 1 and label is None and labels and len(table.columns) == (2 if pair is None else 3):
-        label = rest[0]
-    return text, pair, label
-
-
-def _two_columns(table: Table, task: str) -> tuple[str, str]:
-    """Which of two columns is the text and which the label: labels repeat more, or else are shorter."""
-
-    def like_a_label(name: str) -> tuple[bool, int, int]:
-        cells = [str(row.get(name, "")) for _, row in table.rows]
-        numbers = task == "regress" and all(map(is_number, filter(None, cells)))
-        return not numbers, len(set(cells)), sum(map(len, cells))
-
-    first, second = table.columns
-    return (second, first) if like_a_label(first) < like_a_label(second) else (first, second)
-
-
 def _names(multi: str | None) -> Callable[[Any, str, str], Any]:
     def read(value: Any, place: str, column: str) -> str | tuple[str, ...] | None:
         if multi and isinstance(value, str):
@@ -240,7 +189,7 @@ def _name(value: Any, place: str, column: str) -> str | None:
         return str(int(value))
     if isinstance(value, bool | int | float):
         return str(value)
-    raise SesameError(f"{place}: {column!r} holds {shown(value)}, not a label; mend the row or choose another column")
+    raise SesameError(f"{place}: {column!r} holds {briefly(value)}, not a label; mend the row or choose another column")
 
 
 def _score(value: Any, place: str, column: str) -> float | None:
@@ -254,7 +203,7 @@ def _score(value: Any, place: str, column: str) -> float | None:
         if math.isfinite(number):
             return number
     raise SesameError(
-        f"{place}: {column!r} holds {shown(value)}, not a finite number; write it like 3.5, or choose another column "
+        f"{place}: {column!r} holds {briefly(value)}, not a finite number; write it like 3.5, or choose another column "
         "with --label-column"
     )
 
@@ -302,7 +251,7 @@ def _list(value: Any, place: str, column: str) -> list[Any]:
         return value.split()
     if not isinstance(value, list):
         raise SesameError(
-            f"{place}: {column!r} holds {shown(value)}, neither a text nor a list; mend the row or choose another column"
+            f"{place}: {column!r} holds {briefly(value)}, neither a text nor a list; mend the row or choose another column"
         )
     return value
 
