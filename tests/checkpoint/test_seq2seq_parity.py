@@ -366,7 +366,7 @@ def test_answers_begin_and_end_as_there(family: str, seed: int, tmp_path: Path) 
 
 OWN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no norm behind learned positions": ({"positions": "learned"}, {"bias": "trained"}),
-    "norms first, sinusoids": ({"order": "pre"}, {"tied": False, "bias": "fixed"}),
+    "norms first without means": ({"order": "pre", "norm": "rms"}, {"tied": False, "bias": "fixed"}),
     "gelu with a gate": ({"activation": "geglu"}, {"scale": 0.5}),
     "an output that is scaled": ({}, {"scale": 24**-0.5}),
 }
