@@ -6,8 +6,9 @@ fast as one (`resampled`). For a class k with right = n[k, k]:
     precision = right / said,  recall = right / gold,  F1 = 2 right / (said + gold);   0 / 0 = 0
 
 The classes are those of `labels`, in that order, then all others that occur (a label the model never saw counts as a class
-that is always missed). A class of `labels` that does not occur counts with F1 = 0 in the macro mean, as scikit-learn does
-when it is given the labels: the mean of two models is then taken over the same classes.
+that is always missed). A class that neither gold nor said has is left out of the macro mean, as scikit-learn does: rows that
+lack a class say nothing about it. Of several labels at once all count, with F1 = 0 where one does not occur, as there too: a
+column of its table of labels stays a column.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -148,7 +149,9 @@ def _accuracy(counts: Ints) -> Floats:
 
 
 def _macro_f1(counts: Ints) -> Floats:
-    return np.asarray(_f1(counts).mean(-1))
+    """The mean over the classes that occur, be it in gold or in said; of resamples each has its own."""
+    occurs = (counts.sum(-2) + counts.sum(-1)) > 0
+    return share(_f1(counts).sum(-1), occurs.sum(-1))
 
 
 def _weighted_f1(counts: Ints) -> Floats:
