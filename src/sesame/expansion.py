@@ -83,7 +83,8 @@ def _with_words(old: Tokenizer, vectors: Vectors) -> tuple[Tokenizer, list[str]]
             new.setdefault(token, word)
     state["model"]["vocab"] = vocabulary | _numbered(new, len(old))
     backend = tokenizers.Tokenizer.from_str(json.dumps(state))
-    made = Tokenizer(backend, old.roles, old.max_length, inputs=old.input_names(), name=old.name)
+    inputs = old.input_names()
+    made = Tokenizer(backend, old.roles, old.max_length, inputs=inputs, sides=old.sides, name=old.name)
     return made, list(new.values())
 
 

@@ -29,7 +29,10 @@ Pair = tuple[Tokenizer, Tokenizer, list[list[int]]]
 
 @pytest.fixture(scope="module")
 def trained() -> dict[str, Tokenizer]:
-    return {kind: train_tokenizer(LINES, kind, 600) for kind in KINDS}
+    found = {kind: train_tokenizer(LINES, kind, 600) for kind in KINDS}
+    for tokenizer in found.values():
+        tokenizer.sides = {"padding_side": "left"}
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,7 @@ def test_old_ids_and_roles_stay(extended: dict[str, Pair], kind: str) -> None:
     assert new.tokens()[: len(old)] == old.tokens()
     assert len(new) == len(old) + len(pieces) == len(old) + len(NEW) * (2 if kind == "bpe" else 1)
     assert (new.roles, new.ids(), new.input_names()) == (old.roles, old.ids(), old.input_names())
+    assert new.sides == {"padding_side": "left"}
     assert all(len(ids) > 1 and max(ids) < len(old) for ids in pieces)
 
 

@@ -151,7 +151,8 @@ def _for_model(tokenizer: Tokenizer, backbone: Backbone, pad: int | None) -> Tok
         roles = {**roles, "pad": tokenizer.token(pad)}
     if (names, roles) == (tokenizer.input_names(), tokenizer.roles):
         return tokenizer
-    return Tokenizer(tokenizer.backend, roles, tokenizer.max_length, inputs=names, name=tokenizer.name)
+    length, sides = tokenizer.max_length, tokenizer.sides
+    return Tokenizer(tokenizer.backend, roles, length, inputs=names, sides=sides, name=tokenizer.name)
 
 
 def _belongs(name: str, heads: set[str]) -> bool:

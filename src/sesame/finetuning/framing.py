@@ -35,6 +35,8 @@ def open_start(model: str, frame: Frame = "auto") -> Parts:
     left to right if there is no token between two texts.
     """
     parts = reading(load_parts(model))
+    if parts.tokenizer is not None:
+        parts.tokenizer = parts.tokenizer.padding_as_usual()
     tokenizer, causal = parts.tokenizer, bool(getattr(parts.backbone.config, "causal", False))
     if frame == "gpt" and not causal:
         raise SesameError(

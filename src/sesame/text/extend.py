@@ -85,8 +85,9 @@ def extend_tokenizer(tokenizer: Tokenizer, words: Iterable[str]) -> tuple[Tokeni
             raise SesameError(
                 f"{tokenizer.name}: {piece!r} stays split even as a piece of its own; leave this word out"
             )
+    inputs, sides = tokenizer.input_names(), tokenizer.sides
     extended = Tokenizer(
-        backend, tokenizer.roles, tokenizer.max_length, inputs=tokenizer.input_names(), name=tokenizer.name
+        backend, tokenizer.roles, tokenizer.max_length, inputs=inputs, sides=sides, name=tokenizer.name
     )
     return extended, list(fresh.values())
 

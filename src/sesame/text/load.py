@@ -19,7 +19,7 @@ from sesame.text import families
 from sesame.text.marian import ROLES as ROLES_OF_MARIAN
 from sesame.text.marian import is_marian, marian
 from sesame.text.sentencepiece import read_sentencepiece
-from sesame.text.tokenizer import AROUND, ROLES, Tokenizer
+from sesame.text.tokenizer import AROUND, CUTTING, PADDING, ROLES, Tokenizer
 
 _KNOWN = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
 
@@ -54,7 +54,9 @@ class _Around:
 def load_tokenizer(path: Path) -> Tokenizer:
     """Read the tokenizer in `path`, a folder or one of the known files."""
     if is_marian(path):
-        return Tokenizer(marian(path), ROLES_OF_MARIAN, _max_length(_read_around(path).settings), name=str(path))
+        settings = _read_around(path).settings
+        length, sides = _max_length(settings), _sides(settings)
+        return Tokenizer(marian(path), ROLES_OF_MARIAN, length, sides=sides, name=str(path))
     source = _find(path)
     around = _read_around(source.parent)
     family = families.FAMILY_NAMES.get(around.declared or "")
@@ -72,7 +74,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     _mark_special(backend, roles, mask_takes_space=bare and family == "roberta")
     if AROUND in around.settings and source.name == "tokenizer.json":
         backend = _with_template(backend, around.settings[AROUND], source.parent)
-    return Tokenizer(backend, roles, _max_length(around.settings), inputs=_inputs(around), name=str(path))
+    length, sides = _max_length(around.settings), _sides(around.settings)
+    return Tokenizer(backend, roles, length, inputs=_inputs(around), sides=sides, name=str(path))
 
 
 def _with_template(backend: tokenizers.Tokenizer, kept: Any, folder: Path) -> tokenizers.Tokenizer:
@@ -262,6 +265,10 @@ def _mark_special(backend: tokenizers.Tokenizer, roles: Mapping[str, str], mask_
 def _max_length(settings: Mapping[str, Any]) -> int | None:
     length = settings.get("model_max_length")
     return int(length) if isinstance(length, int | float) and 0 < length < _ABSURD_LENGTH else None
+
+
+def _sides(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {key: settings[key] for key in (PADDING, CUTTING) if settings.get(key) in ("left", "right")}
 
 
 def _inputs(around: _Around) -> list[str] | None:

@@ -9,10 +9,11 @@ plain characters and never become control tokens; corpora must be encoded so.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import tokenizers
@@ -24,6 +25,7 @@ ROLES = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
 
 # A Unicode noncharacter: never part of text that is exchanged, so a name that starts with it cannot occur in one.
 _OUT_OF_REACH = "\ufdd0"
+PADDING, CUTTING = "padding_side", "truncation_side"  # in tokenizer_config.json: "left" or "right"
 AROUND = "sesame_template"  # in tokenizer_config.json: what stands around a text, where tokenizer.json does not say it
 
 
@@ -41,7 +43,8 @@ class Tokenizer:
     """Text to ids and back, with named roles.
 
     `roles` maps those of `ROLES` that exist to their token, e.g. {"pad": "[PAD]"}. `max_length` is the longest input of
-    the model that the tokenizer belongs to, or None. `inputs` are the model's input names where a folder states them.
+    the model that the tokenizer belongs to, or None. `inputs` are the model's input names where a folder states them, `sides`
+    at which end of a text others shall pad and cut: nothing here follows them, but a folder must not lose them.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Tokenizer:
         max_length: int | None = None,
         *,
         inputs: Sequence[str] | None = None,
+        sides: Mapping[str, str] = MappingProxyType({}),
         name: str = "this tokenizer",
     ) -> None:
         backend.no_truncation()
@@ -60,6 +64,7 @@ class Tokenizer:
         self.max_length = max_length
         self.name = name
         self._inputs = list(inputs) if inputs is not None else None
+        self.sides = dict(sides)
         for role, token in self.roles.items():
             if backend.token_to_id(token) is None:
                 raise SesameError(f"{name}: the {role} token {token!r} is not in the vocabulary; name one that is")
@@ -146,6 +151,13 @@ class Tokenizer:
         """Whether the template puts the class token behind the text, as XLNet's does."""
         return self.has("cls") and self.encode("a", special=True).ids[-1] == self.id("cls")
 
+    def padding_as_usual(self) -> "Tokenizer":
+        """The tokenizer for a model that learns here: whatever another folder said, its rows are padded as in training."""
+        if PADDING not in self.sides:
+            return self
+        sides = {key: side for key, side in self.sides.items() if key != PADDING}
+        return Tokenizer(self.backend, self.roles, self.max_length, inputs=self._inputs, sides=sides, name=self.name)
+
     def save(self, folder: Path, before: Sequence[int] | None = None) -> None:
         """Write tokenizer.json and its two companions, so that `transformers.AutoTokenizer` gives equal ids.
 
@@ -173,7 +185,8 @@ class Tokenizer:
             **named,
         }
         if self.cls_last:  # transformers reads a text's state at the last place of a row
-            config["padding_side"] = "left"
+            config[PADDING] = "left"
+        config |= self.sides
         if self.max_length is not None:
             config["model_max_length"] = self.max_length
         state = json.loads(self.backend.to_str())
