@@ -192,23 +192,26 @@ def test_accumulation_equals_the_whole_batch(seed: int, tmp_path: Path) -> None:
 
 
 def test_what_is_kept_aside_is_not_learnt_from() -> None:
-    sides = Sides([f"s{n % 50}" for n in range(200)], [f"a{n}" for n in range(200)])
+    sides = Sides([f"s{n % 50}" for n in range(200)], [f"a{n}" for n in range(200)], [f"t:{n}" for n in range(200)])
     for seed in range(3):
         train, valid = _split(sides, seed)
         assert not set(train.sources) & set(valid.sources)
         assert sorted(train.answers + valid.answers) == sorted(sides.answers)
         assert len(set(valid.sources)) == 5
+        assert all(place == f"t:{answer[1:]}" for answer, place in zip(valid.answers, valid.places, strict=True))
     assert _split(sides, 0)[1] != _split(sides, 1)[1]
     with pytest.raises(SesameError, match="give --valid"):
-        _split(Sides(["a"] * 30, ["b"] * 30), 0)
+        _split(Sides(["a"] * 30, ["b"] * 30, ["t:1"] * 30), 0)
 
 
 @pytest.mark.parametrize(("temperature", "cap", "wanted"), [(1.0, 1e9, 90), (1e9, 1e9, 900), (1.0, 180.0, 450)])
 def test_tasks_are_mixed_by_their_rates(temperature: float, cap: float, wanted: int) -> None:
-    large, small = (Sides([f"{name}{n}" for n in range(size)], ["x"] * size) for name, size in (("l", 900), ("s", 90)))
+    names = {name: [f"{name}{n}" for n in range(size)] for name, size in (("l", 900), ("s", 90))}
+    large, small = (Sides(texts, ["x"] * len(texts), texts) for texts in names.values())
     wishes = replace(Wishes("m", "t", Path("o")), temperature=temperature, cap=cap)
     found = _mix({"": large, "other: ": small}, wishes)
     assert set(found.sources) == {*large.sources, *small.sources}
+    assert found.places == found.sources
     assert sum(source[0] == "s" for source in found.sources) == pytest.approx(wanted, abs=1)
     assert sum(source[0] == "l" for source in found.sources) == 900
 

@@ -49,8 +49,8 @@ def test_rows_fill_the_template(name: str, tmp_path: Path, capsys: pytest.Captur
     ]
     assert (column, counted.pairs, counted.empty) == ("answer", 3, 2)
     assert found[1].place == f"{file}:{2 if name.endswith('l') else 3}"
-    sources, answers = read_sides(str(file), "{Context} {id}", "ANSWER", "say:")
-    assert (sources[0], answers[0]) == ("say: Ann {sings} 1", "Ann")
+    sides = read_sides(str(file), "{Context} {id}", "ANSWER", "say:")
+    assert (sides.sources[0], sides.answers[0]) == ("say: Ann {sings} 1", "Ann")
     assert "1 pairs are left out" in capsys.readouterr().err  # here only the empty answer: the third row has a number
 
 

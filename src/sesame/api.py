@@ -208,9 +208,13 @@ class Loaded:
         begin: str = "",
         batch: int = TEXTS,
         shown: Bar | None = None,
+        places: Sequence[str] | None = None,
         **settings: Any,
     ) -> list[list[Said]]:
-        """Answers of an encoder-decoder; the keywords are those of `sesame.generate.Settings`, by default five beams."""
+        """Answers of an encoder-decoder; the keywords are those of `sesame.generate.Settings`, by default five beams.
+
+        `places`, such as "test.en:3", say where the texts come from: what is said about one names its place.
+        """
         if not self.parts.backbone.answers:
             raise SesameError(
                 f"{self.folder}: has no encoder and decoder, so it cannot translate; see `sesame generate`"
@@ -218,23 +222,40 @@ class Loaded:
         voice = voice_of(self.parts)
         if begin:
             voice = replace(voice, first=(*voice.first, *self.tokenizer.encode(begin).ids))
-        return self._speak(texts, voice, {"beams": 5, **settings}, batch, shown)
+        return self._speak(texts, voice, {"beams": 5, **settings}, batch, shown, places)
 
     def generate(
-        self, texts: str | Sequence[str], *, batch: int = TEXTS, shown: Bar | None = None, **settings: Any
+        self,
+        texts: str | Sequence[str],
+        *,
+        batch: int = TEXTS,
+        shown: Bar | None = None,
+        places: Sequence[str] | None = None,
+        **settings: Any,
     ) -> list[list[Said]]:
-        """Continuations of prompts; the keywords are those of `sesame.generate.Settings`, by default greedy."""
+        """Continuations of prompts; the keywords are those of `sesame.generate.Settings`, by default greedy.
+
+        `places`: as in `translate`.
+        """
         if self.parts.backbone.answers:
             raise SesameError(f"{self.folder}: answers sources and does not continue prompts; use `sesame translate`")
-        return self._speak(texts, voice_of(self.parts), settings, batch, shown)
+        return self._speak(texts, voice_of(self.parts), settings, batch, shown, places)
 
     def _speak(
-        self, texts: str | Sequence[str], voice: Voice, settings: dict[str, Any], batch: int, shown: Bar | None
+        self,
+        texts: str | Sequence[str],
+        voice: Voice,
+        settings: dict[str, Any],
+        batch: int,
+        shown: Bar | None,
+        places: Sequence[str] | None,
     ) -> list[list[Said]]:
         texts = [texts] if isinstance(texts, str) else list(texts)
         if self.speaker is None:
             self.speaker = quickest(self.parts)
-        return answers(self.parts, texts, settings, speaks=self.speaker, voice=voice, batch=batch, shown=shown)
+        return answers(
+            self.parts, texts, settings, speaks=self.speaker, voice=voice, batch=batch, shown=shown, places=places
+        )
 
     def reader(self) -> Backbone | FastEncoder:
         """Who gives the states of all layers; never ONNX Runtime, whose graphs give one."""

@@ -10,6 +10,8 @@ import sesame
 from sesame.backbones import Backbone, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
 from sesame.checkpoint.folder import Parts, save_parts
 from sesame.checkpoint.speech import Speech
+from sesame.errors import SesameError
+from sesame.evaluate.spoken import judge_answers
 from sesame.objectives.decoder_head import DecoderHead
 from sesame.text.template import framed
 from tests.cli.calling import Cli
@@ -92,8 +94,50 @@ def test_what_every_answer_begins_with(cli: Cli, answers: Path) -> None:
 
 def test_long_sources_are_counted(cli: Cli, answers: Path) -> None:
     result = cli("translate", answers, "wa", " ".join(["wb"] * 40)).fine()
-    assert "1 of 2 sources have more than 16 tokens" in result.err
+    assert "1 of 2 sources have more than 16 tokens; their ends are not read: text 2\n" in result.err
     assert len(result.out.splitlines()) == 2
+
+
+def test_what_is_too_long_is_told_by_its_line(cli: Cli, answers: Path, decoder: Path, tmp_path: Path) -> None:
+    """Lines of the file, empty ones and all; and no more than five of them."""
+    long, file = " ".join(["wb"] * 40), tmp_path / "sources.txt"
+    file.write_text(f"\n\nwa\n{long}\n\n{long}\n")
+    result = cli("translate", answers, "--file", file, "--beams", 1).fine()
+    assert f"2 of 3 sources have more than 16 tokens; their ends are not read: {file}:4, 6\n" in result.err
+    piped = cli("translate", answers, "--beams", 1, given=file.read_bytes()).fine()
+    assert "their ends are not read: standard input, line 4, 6\n" in piped.err
+    cli("generate", decoder, "--file", file).refused(f"{file}:4: has 40 tokens")
+    file.write_text("\n" + f"{long}\n" * 7)
+    result = cli("translate", answers, "--file", file, "--beams", 1).fine()
+    assert f"7 of 7 sources have more than 16 tokens; their ends are not read: {file}:2, 3, 4, 5, 6 ...\n" in result.err
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
+def test_sources_of_a_test_set_that_are_too_long_are_told_by_their_lines(
+    cli: Cli, answers: Path, tmp_path: Path, suffix: str
+) -> None:
+    long, file = " ".join(["wb"] * 40), tmp_path / f"test.{suffix}"
+    pairs = [("wa", "wb"), (long, "wc"), ("wd", ""), (long, "we")]
+    mark = "\t" if suffix == "tsv" else ","
+    rows = [mark.join(pair) for pair in (("source", "target"), *pairs)]
+    if suffix == "jsonl":
+        rows = [json.dumps({"source": a, "target": b}) for a, b in pairs]
+    rows.insert(1, "")
+    file.write_text("\n".join(["", *rows]) + "\n")
+    lines = [number for number, row in enumerate(file.read_text().split("\n"), 1) if long in row]
+    result = cli("evaluate", answers, "--data", file, "--beams", 1).fine()
+    assert f"sources have more than 16 tokens; their ends are not read: {file}:{lines[0]}, {lines[1]}\n" in result.err
+
+
+def test_the_sides_of_two_files(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long = " ".join(["wb"] * 40)
+    (tmp_path / "a").write_text(f"\nwa\n{long}\n")
+    (tmp_path / "b").write_text("\nwa\nwb\n")
+    judge_answers(str(answers), f"{tmp_path / 'a'},{tmp_path / 'b'}", device="cpu", beams=1)
+    assert (
+        f"1 of 2 sources have more than 16 tokens; their ends are not read: {tmp_path / 'a'}:3\n"
+        in capsys.readouterr().err
+    )
 
 
 def test_draws_depend_on_seed_and_number_alone(cli: Cli, decoder: Path) -> None:
@@ -116,7 +160,9 @@ def test_greedy_equals_transformers(cli: Cli, decoder: Path, monkeypatch: pytest
 
 
 def test_a_prompt_that_leaves_no_room(cli: Cli, decoder: Path) -> None:
-    cli("generate", decoder, "wa", " ".join(["wb"] * 16)).refused("prompt 2", "16 tokens")
+    cli("generate", decoder, "wa", " ".join(["wb"] * 16)).refused("text 2", "16 tokens")
+    with pytest.raises(SesameError, match="prompt 2: has 16 tokens"):
+        sesame.load(decoder).generate(["wa", " ".join(["wb"] * 16)])
     found = sesame.load(decoder).generate(" ".join(["wb"] * 14), most=50)[0][0]
     assert len(found.ids) <= 2
 

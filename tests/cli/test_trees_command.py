@@ -26,9 +26,9 @@ def test_trees_become_pairs_and_come_back(cli: Cli, tmp_path: Path) -> None:
     assert rows[1]["source"] == "Go home"
     for row, tree in zip(rows, parse_trees(TREES), strict=False):
         assert delinearize(row["target"], row["source"].split()).tree.brackets == bare(tree).brackets
-    sources, answers = read_sides(str(out))
-    assert sources == ["John sleeps .", "Go home"]
-    assert score_answers(answers, answers, trees=True).values["brackets"] == 1.0
+    sides = read_sides(str(out))
+    assert sides.sources == ["John sleeps .", "Go home"]
+    assert score_answers(sides.answers, sides.answers, trees=True).values["brackets"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Hugging Face keeps it in generation_config.json, and older folders in config.jso
 decides what is forced or banned, where it exists; the tokens at the beginning and the end are looked for in both.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -249,9 +249,12 @@ def quickest(parts: "Parts") -> Speaker:
 
 def answers(
     parts: "Parts", texts: list[str], settings: Mapping[str, Any], *, speaks: Speaker | None = None,
-    voice: Voice | None = None, batch: int = TEXTS, shown: Bar | None = None,
+    voice: Voice | None = None, batch: int = TEXTS, shown: Bar | None = None, places: Sequence[str] | None = None,
 ) -> list[list[Said]]:  # fmt: skip
-    """What a model says to texts; `settings` are those of `generate.Settings`, over what its folder forbids or forces."""
+    """What a model says to texts; `settings` are those of `generate.Settings`, over what its folder forbids or forces.
+
+    `places`: where the texts come from, for what people are told about them.
+    """
     if parts.tokenizer is None:
         raise SesameError("this model has no tokenizer; put tokenizer.json beside the weights")
     speech = parts.speech or Speech()
@@ -261,7 +264,7 @@ def answers(
     longest = None if parts.backbone.reads_on else parts.backbone.longest  # its memory has no end
     voice = voice or voice_of(parts)
     chosen = speaks or quickest(parts)
-    return speak(chosen, parts.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown)
+    return speak(chosen, parts.tokenizer, texts, voice, asked, longest, device, batch=batch, shown=shown, places=places)
 
 
 def _logits(head: nn.Module, backbone: Backbone, hidden: Tensor) -> Tensor:

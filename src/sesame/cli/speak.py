@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from sesame.cli.answers import DEVICE, lines_of
+from sesame.cli.answers import DEVICE, numbered_lines
 
 BEST = typer.Option(1, min=1, help="How many answers for each text.")
 MOST = typer.Option(None, min=1, help="New tokens at most.")
@@ -41,7 +41,7 @@ def translate(
 
     Example: sesame translate runs/en-de --file test.en --beams 5 > test.de
     """
-    wanted = lines_of(texts, file, empty=True)
+    wanted = numbered_lines(texts, file, empty=True)
     settings = {
         "beams": beams, "best": best, "penalty": penalty, "alpha": alpha, "coverage": coverage, "fewest": fewest,
         "no_repeat": no_repeat,
@@ -71,7 +71,7 @@ def generate(
 
     Example: sesame generate runs/gpt "Once upon a time" --top-p 0.9 --best 3
     """
-    wanted = lines_of(texts, file, empty=True)
+    wanted = numbered_lines(texts, file, empty=True)
     settings: dict[str, Any] = {"best": best, "fewest": fewest, "no_repeat": no_repeat, "beams": beams}
     if not greedy and beams == 1:
         settings |= {"sample": True, "seed": seed, "temperature": temperature, "top_k": top_k, "top_p": top_p}
@@ -79,9 +79,10 @@ def generate(
 
 
 def _speak(
-    how: str, model: str, device: str, texts: list[str], settings: dict[str, Any], most: int | None, begin: str,
-    batch: int, json: bool,
+    how: str, model: str, device: str, texts: list[tuple[str, str]], settings: dict[str, Any], most: int | None,
+    begin: str, batch: int, json: bool,
 ) -> None:  # fmt: skip
+    """`texts` come with their places."""
     import sesame
     from sesame.checkpoint.speech import Speech, not_followed
     from sesame.generate import Settings
@@ -94,15 +95,16 @@ def _speak(
     odd = not_followed(loaded.parts.speech or Speech(), Settings(**settings))
     if odd:
         say(f"{model}: generation_config.json asks for {', '.join(odd)}; the options of this command decide instead")
-    given = [text for text in texts if text.strip()]
+    places = [place for place, text in texts if text.strip()]
+    given = [text for _, text in texts if text.strip()]
     if len(given) < len(texts):
         say(f"{len(texts) - len(given)} of {len(texts)} lines are empty, and so are their answers")
     with bar(how, len(given), "texts") as shown:
         if how == "translate":
-            said = iter(loaded.translate(given, begin=begin, batch=batch, shown=shown, **settings))
+            said = iter(loaded.translate(given, begin=begin, batch=batch, shown=shown, places=places, **settings))
         else:
-            said = iter(loaded.generate(given, batch=batch, shown=shown, **settings))
-    for text in texts:
+            said = iter(loaded.generate(given, batch=batch, shown=shown, places=places, **settings))
+    for _, text in texts:
         answers = next(said) if text.strip() else [Said("", 0.0, 0.0, True, [])]
         if json:
             all = [{"text": a.text, "score": a.score, "logprob": a.logprob, "ended": a.ended} for a in answers]

@@ -239,8 +239,9 @@ def _columns(file: Path, fields: tuple[str, str] | None) -> Iterator[Pair]:
         raise SesameError(f"{file}: two columns are needed to guess, found {table.shown()}; give a table of two")
     names = [name if name in table.columns else table.folded.get(fold(name), name) for name in fields]
     for line, row in table.rows:
-        source, target = (_text(row, name, table.place(line)) for name in names)
-        yield Pair(source.strip(), target.strip(), f"{file}:{line}")
+        place = table.place(line)
+        source, target = (_text(row, name, place) for name in names)
+        yield Pair(source.strip(), target.strip(), place)
 
 
 def _from_json(text: str, fields: tuple[str, str] | None, place: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ comparable (`translation.py`). Sources are read as they were in training: runs o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +132,22 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def read_sides(
-    data: str, source: str | None = None, target: str | None = None, prefix: str = ""
-) -> tuple[list[str], list[str]]:
+@dataclass
+class Sides:
+    """Sources, the answers wanted, and where each pair stands: "file:line"."""
+
+    sources: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def take(self, rows: Sequence[int]) -> "Sides":
+        return Sides(*([side[row] for row in rows] for side in (self.sources, self.answers, self.places)))
+
+
+def read_sides(data: str, source: str | None = None, target: str | None = None, prefix: str = "") -> Sides:
     """Sources, with the prefix before them, and answers of a file, or of two plain files with a comma between their names.
 
     `source` names a column, or several in braces within a text: see `data/questions.py`.
@@ -151,7 +164,8 @@ def read_sides(
     say(f"{data}: {len(pairs):,} pairs{told}")
     if counted.empty:
         say(f"{data}: {counted.empty:,} pairs are left out, because a side is empty")
-    return [plain(f"{prefix} {pair.source}") for pair in pairs], [plain(pair.target) for pair in pairs]
+    sources = [plain(f"{prefix} {pair.source}") for pair in pairs]
+    return Sides(sources, [plain(pair.target) for pair in pairs], [pair.place for pair in pairs])
 
 
 def columns_of(model: str, data: str) -> tuple[str | None, str | None]:
@@ -167,10 +181,11 @@ def columns_of(model: str, data: str) -> tuple[str | None, str | None]:
     return named_fields([data], directions.pop()) or (None, None)
 
 
-def answer_all(parts: Parts, sources: Sequence[str], *, shown_as: str = "answer", **settings: Any) -> list[str]:
+def answer_all(parts: Parts, sides: Sides, *, shown_as: str = "answer", **settings: Any) -> list[str]:
     """The best answer to each source."""
-    with bar(shown_as, len(sources), "texts") as shown:
-        return [said[0].text if said else "" for said in answers(parts, list(sources), settings, shown=shown)]
+    with bar(shown_as, len(sides), "texts") as shown:
+        found = answers(parts, sides.sources, settings, shown=shown, places=sides.places)
+    return [said[0].text if said else "" for said in found]
 
 
 def open_answering(model: str, device: str) -> Parts:
@@ -204,14 +219,15 @@ def judge_answers(
     check_metric(metric)
     if source is None and target is None:
         source, target = columns_of(model, data)
-    sources, gold = read_sides(data, source, target, prefix)
-    said = answer_all(open_answering(model, device), sources, **settings)
+    sides = read_sides(data, source, target, prefix)
+    gold = sides.answers
+    said = answer_all(open_answering(model, device), sides, **settings)
     found = score_answers(gold, said, metric == "brackets", ROUNDS)
     result: dict[str, Any] = {
         "task": "seq2seq", "metric": metric, "scores": found.values, "signatures": found.signatures,
         "intervals": {name: list(ends) for name, ends in found.intervals.items()}, "rows": len(gold),
     }  # fmt: skip
     if against is not None:
-        other = answer_all(open_answering(against, device), sources, **settings)
+        other = answer_all(open_answering(against, device), sides, **settings)
         result |= {"against": against, "versus": compare_answers(metric, gold, said, other)}
     return result

@@ -20,7 +20,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from sesame.data.mixing import mixing_rates
 from sesame.data.pack import Specials, hold_out
 from sesame.data.questions import is_template
 from sesame.errors import SesameError
-from sesame.evaluate.spoken import answer_all, check_metric, open_answering, read_sides, score_answers
+from sesame.evaluate.spoken import Sides, answer_all, check_metric, open_answering, read_sides, score_answers
 from sesame.evaluate.statistics import summary
 from sesame.files import read_json, write_json, write_whole
 from sesame.pretraining.run import pretrain
@@ -101,20 +101,6 @@ class Wishes:
 def _resolved(data: str) -> str:
     paths = [data] if Path(data).is_file() else data.split(",")
     return ",".join(str(Path(path).resolve()) for path in paths)
-
-
-@dataclass
-class Sides:
-    """Sources and the answers wanted."""
-
-    sources: list[str] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    def take(self, rows: Sequence[int]) -> "Sides":
-        return Sides([self.sources[row] for row in rows], [self.answers[row] for row in rows])
 
 
 def finetune(wishes: Wishes) -> Path:
@@ -180,7 +166,7 @@ class _Job:
         """train, valid and perhaps test."""
         w = self.wishes
         parts = {
-            part: Sides(*read_sides(data, w.source, w.target, w.prefix))
+            part: read_sides(data, w.source, w.target, w.prefix)
             for part, data in (("train", w.train), ("valid", w.valid), ("test", w.test))
             if data is not None
         }
@@ -194,7 +180,7 @@ class _Job:
             if prefix in others:
                 raise SesameError(f"--also {prefix}={file}: another task begins like this; give each its own prefix")
             asked = (prefix, None, "") if is_template(prefix) else (None, None, prefix)
-            others[prefix] = Sides(*read_sides(file, *asked))
+            others[prefix] = read_sides(file, *asked)
         if others:
             parts["train"] = _mix({"": parts["train"], **others}, w)
         return {part: parts[part] for part in ("train", "valid", "test") if part in parts}
@@ -246,7 +232,7 @@ class _Job:
             trained = open_answering(str(final), w.device)
             asked = {"beams": w.beams, "alpha": w.alpha, "most": w.most}
             for part in (name for name in ("valid", "test") if name in parts):
-                said = answer_all(trained, parts[part].sources, shown_as=f"seed {seed}: {part}", **asked)
+                said = answer_all(trained, parts[part], shown_as=f"seed {seed}: {part}", **asked)
                 scores = score_answers(parts[part].answers, said, w.metric == "brackets")
                 found["said"][part], found["scores"][part] = said, scores.values
                 found["signatures"] = scores.signatures
@@ -306,8 +292,9 @@ def _signed(name: str, signatures: dict[str, str]) -> str:
 
 
 def _sum(sides: Sides) -> str:
-    """What the run is bound to."""
-    return hashlib.blake2b(json.dumps(asdict(sides)).encode(), digest_size=16).hexdigest()
+    """What the run is bound to: the texts, wherever they stand."""
+    texts = {"sources": sides.sources, "answers": sides.answers}
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).hexdigest()
 
 
 def _split(sides: Sides, seed: int) -> tuple[Sides, Sides]:
@@ -339,9 +326,10 @@ def _mix(tasks: dict[str, Sides], wishes: Wishes) -> Sides:
         wanted = round(whole * rates[name])
         luck = chance.keys(chance.key(wishes.seed, chance.stream("answering.mix"), number), np.arange(len(sides)))
         order = np.argsort(luck)
-        rows = [int(order[at % len(sides)]) for at in range(wanted)]
-        found.sources += sides.take(rows).sources
-        found.answers += sides.take(rows).answers
+        drawn = sides.take([int(order[at % len(sides)]) for at in range(wanted)])
+        found.sources += drawn.sources
+        found.answers += drawn.answers
+        found.places += drawn.places
         shown = name or wishes.prefix or "the first task"
         say(f"{shown!r}: {len(sides):,} pairs, {rates[name]:.1%} of what is drawn")
     return found

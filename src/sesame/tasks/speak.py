@@ -51,9 +51,10 @@ def speak(
     *,
     batch: int = TEXTS,
     shown: Bar | None = None,
+    places: Sequence[str] | None = None,
 ) -> list[list[Said]]:
-    """For each text `settings.best` answers or continuations, the best first."""
-    inputs = _inputs(tokenizer, texts, voice, longest)
+    """For each text `settings.best` answers or continuations, the best first; `places`: where they come from."""
+    inputs = _inputs(tokenizer, texts, voice, longest, places)
     found: list[list[Said]] = [[] for _ in texts]
     for rows in _groups([len(ids) for ids in inputs], batch):
         given = _batch([inputs[row] for row in rows], tokenizer.id("pad") if tokenizer.has("pad") else 0, voice, device)
@@ -83,30 +84,45 @@ def _text(tokenizer: Tokenizer, prompt: list[int], ids: list[int]) -> str:
     return tokenizer.decode([*prompt, *ids]).removeprefix(tokenizer.decode(prompt)) if prompt else tokenizer.decode(ids)
 
 
-def _inputs(tokenizer: Tokenizer, texts: Sequence[str], voice: Voice, longest: int | None) -> list[list[int]]:
+def _inputs(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    voice: Voice,
+    longest: int | None,
+    places: Sequence[str] | None = None,
+) -> list[list[int]]:
+    """Ids as the model reads them; of what does not fit, people are told the places, by default the texts' numbers."""
     answers = bool(voice.start)
+    places = places or [f"{'text' if answers else 'prompt'} {number}" for number in range(1, len(texts) + 1)]
     inputs = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), special=answers, literal=True)]
     if not answers:
         inputs = [[*voice.before, *ids] for ids in inputs]
-    for number, ids in enumerate(inputs, 1):
+    for place, ids in zip(places, inputs, strict=True):
         if not ids:
-            raise SesameError(f"text {number}: holds no token of the model; give it some text")
+            raise SesameError(f"{place}: holds no token of the model; give it some text")
     if longest is not None and answers:
-        long = [number for number, ids in enumerate(inputs) if len(ids) > longest]
+        long = [place for place, ids in zip(places, inputs, strict=True) if len(ids) > longest]
         if long:
-            lines = ", ".join(str(number + 1) for number in long[:5]) + (" ..." if len(long) > 5 else "")
+            where = _together(long[:5]) + (" ..." if len(long) > 5 else "")
             say(
-                f"{len(long)} of {len(texts)} sources have more than {longest} tokens; their ends are not read: {lines}"
+                f"{len(long)} of {len(texts)} sources have more than {longest} tokens; their ends are not read: {where}"
             )
         back = len(around(tokenizer)[1])
         inputs = [ids if len(ids) <= longest else [*ids[: longest - back], *ids[len(ids) - back :]] for ids in inputs]
     elif longest is not None:
-        for number, ids in enumerate(inputs, 1):
+        for place, ids in zip(places, inputs, strict=True):
             if len(ids) >= longest:
                 raise SesameError(
-                    f"prompt {number}: has {len(ids)} tokens and the model takes {longest}; shorten it to leave room"
+                    f"{place}: has {len(ids)} tokens and the model takes {longest}; shorten it to leave room"
                 )
     return [_reversed(ids, *map(len, around(tokenizer))) for ids in inputs] if voice.reverse else inputs
+
+
+def _together(places: Sequence[str]) -> str:
+    """Places of one file name it once: "test.en:3, 9"."""
+    front = places[0].rstrip("0123456789")
+    same = all(place.startswith(front) and place[len(front) :].isdecimal() for place in places)
+    return front + ", ".join(place[len(front) :] for place in places) if same else ", ".join(places)
 
 
 def _reversed(ids: list[int], front: int, back: int) -> list[int]:
