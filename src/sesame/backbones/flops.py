@@ -60,6 +60,7 @@ class Work:
     both: bool = False  # XLNet: some rows are read from their end
     answer: float = 1.0  # an encoder-decoder: places of the decoder for each of the source
     rows: int = 0  # that are passed together; 0: so many that what is done once for all of them does not count
+    times: int = 1  # that each row is passed
 
     @property
     def restored(self) -> int:
@@ -114,6 +115,7 @@ def step_memory(model: nn.Module, config: Any, work: Work, rows: int, size: int 
 
 def _cost(config: Any, work: Work) -> Cost:
     cost = FORMULAS[type(config)](config, work)
+    cost = Cost(cost.products * work.times, cost.kept * work.times)
     if work.generator is None:
         return cost
     made = _cost(smaller(config, work.generator.width, work.generator.depth), Work(work.length, work.generator.masked))

@@ -147,8 +147,12 @@ def _seq2seq(config: Seq2SeqConfig, backbone: Backbone, vocab: Vocab) -> Objecti
         raise SesameError(
             "objectives.seq2seq: a decoder starts with the cls token, and this tokenizer has none; train another one"
         )
+    if config.agreement and not getattr(backbone.config, "dropout", 0):
+        raise SesameError(
+            "objectives.seq2seq.agreement needs dropout, by which two passes differ; set backbone.dropout or leave it out"
+        )
     start = roles["cls"] if vocab.start is None else vocab.start
-    return Seq2Seq("seq2seq", head, start, roles["pad"], config.smoothing, config.weight)
+    return Seq2Seq("seq2seq", head, start, roles["pad"], config.smoothing, config.weight, agreement=config.agreement)
 
 
 def _skip_thought(config: SkipThoughtObjectiveConfig, backbone: Backbone, vocab: Vocab) -> Objective:
@@ -218,6 +222,8 @@ def check_together(configs: Mapping[str, Any]) -> None:
         raise SesameError("objectives.rtd masks and restores tokens by itself; leave objectives.mlm out")
     if "plm" in configs and len(configs) > 1:
         raise SesameError("objectives.plm runs the model in its own way; leave the other objectives out")
+    if getattr(configs.get("seq2seq"), "agreement", 0) and len(configs) > 1:
+        raise SesameError("objectives.seq2seq.agreement passes rows twice; leave the other objectives or agreement out")
     if getattr(configs.get("clm"), "part", 0) and len(configs) > 1:
         raise SesameError("objectives.clm.part reads rows in its own way; leave the other objectives or part out")
 

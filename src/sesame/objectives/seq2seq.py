@@ -9,7 +9,8 @@ Needs: an encoder-decoder backbone, whose last layer (B, K, D) is the decoder's.
 Targets: its own name, labels (B, K), IGNORE at padding; `Batch.outputs`, what the decoder reads: a start token, then the
 labels one place to the right.
 Relations: `span` (T5), `denoise` (BART) and `mass` are this with a source that a `Corruption` makes from the target; the loss
-is one. The checkpoint keeps all their heads under one name, so that any of them goes on from any other.
+is one. The checkpoint keeps all their heads under one name, so that any of them goes on from any other. With `agreement`
+every pair is passed twice (R-Drop).
 Unusual: the mean over the vocabulary counts the truth too (Szegedy et al. 2016, PyTorch, fairseq until 2020). Tensor2tensor,
 the authors' code, and fairseq today give eps / (V - 1) to each of the others and none to the truth: that is this with
 eps V / (V - 1), no difference that could be measured. The smoothed loss keeps no logits either: with z = W x + b,
@@ -28,6 +29,7 @@ from sesame.backbones import Backbone, Encoded
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
 from sesame.nn.attention.hard import reinforce
+from sesame.objectives.agreement import agreed, twice
 from sesame.objectives.base import Objective, Term
 from sesame.objectives.decoder_head import DecoderHead
 
@@ -36,10 +38,13 @@ from sesame.objectives.decoder_head import DecoderHead
 class Seq2SeqConfig:
     weight: float = 1.0
     smoothing: float = 0.1  # eps
+    agreement: float = 0.0  # R-Drop's alpha; 0: one pass
 
     def __post_init__(self) -> None:
         if not 0 <= self.smoothing < 1:
             raise SesameError(f"objectives.seq2seq.smoothing is {self.smoothing}; it lies from 0 to below 1")
+        if self.agreement < 0:
+            raise SesameError(f"objectives.seq2seq.agreement is {self.agreement}; it must not be below 0")
 
 
 @dataclass(frozen=True)
@@ -74,9 +79,10 @@ class Seq2Seq(Objective):
         smoothing: float = 0.0,
         weight: float = 1.0,
         corruption: Corruption | None = None,
+        agreement: float = 0.0,
     ) -> None:
         super().__init__()
-        self.name, self.head, self.start, self.pad = name, head, start, pad
+        self.name, self.head, self.start, self.pad, self.agreement = name, head, start, pad, agreement
         self.smoothing, self.weight, self.corruption = smoothing, weight, corruption
         self.needs_words = corruption is not None and corruption.needs_words
 
@@ -100,19 +106,29 @@ class Seq2Seq(Objective):
         )  # fmt: skip
         return found.with_targets(**{self.name: Targets(made.labels, made.at)})
 
+    def before(self, batch: Batch) -> tuple[Batch, list[Term]]:
+        return (twice(batch) if self.training and self.agreement else batch), []
+
     def terms(self, encoded: Encoded, backbone: Backbone) -> list[Term]:
         targets, table = encoded.batch.targets[self.name], backbone.token_table()
         hidden, labels = encoded.last.flatten(0, 1), targets.labels.flatten()
         if hidden.device.type == "cpu":  # no static shapes to keep: leave the padding out
             hidden, labels = hidden[labels != IGNORE], labels[labels != IGNORE]
         if self.training:
-            total = self.head.loss(hidden, table, labels, self.smoothing)
-            total = total if encoded.looked is None else total + self._looked(encoded, targets.labels, table)
-            return [Term(self.name, total, targets.count())]
+            passes = 2 if self.agreement else 1
+            total = self._loss(hidden, table, labels)
+            total = total if encoded.looked is None else total + self._looked(encoded, targets.labels, table) / passes
+            return [Term(self.name, total, targets.count() // passes)]
         logits = self.head(hidden, table)
         total = F.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, labels, reduction="sum")
         hits = ((logits.argmax(-1) == labels) & (labels != IGNORE)).sum()
         return [Term(self.name, total, targets.count(), hits=hits)]
+
+    def _loss(self, hidden: Tensor, table: Tensor, labels: Tensor) -> Tensor:
+        if not self.agreement:
+            return self.head.loss(hidden, table, labels, self.smoothing)
+        logits = self.head(hidden, table)[:, : self.head.vocab]
+        return agreed(logits, labels, self.smoothing, self.agreement)
 
     def _looked(self, encoded: Encoded, labels: Tensor, table: Tensor) -> Tensor:
         """What a recurrent decoder's looks add: coverage (See et al. 2017, equation 13, λ = 1) and the gradient of draws."""

@@ -113,6 +113,8 @@ def work_of(objectives: Mapping[str, Any], length: int, progress: float | None =
         return Work(source, answer=target / source)
     if "skip-thought" in objectives:
         return Work(length, answer=2.0)
+    if "seq2seq" in objectives:
+        return Work(length, times=2 if objectives["seq2seq"].agreement else 1)
     if "mass" in objectives:
         return Work(length, answer=objectives["mass"].rate)
     if "mlm" in objectives:
