@@ -1,14 +1,15 @@
 """What makes a small Transformer translate well? Multi30k, English to German: trials with several seeds, BLEU of both tests.
 
     python benchmarks/multi30k.py OUT --data DATA [--trials all,plain-loss] [--budget 120] [--seeds 3] [--parallel 3]
+    python benchmarks/multi30k.py OUT --data DATA --trial "narrow=transformer backbone.width=128 backbone.inner=256"
     python benchmarks/multi30k.py --table OUT [--name attention] [--draw docs/attention.svg --data DATA]
 
 DATA holds train.jsonl.gz, dev.jsonl and test*.jsonl with "en" and "de" in each row. A trial is a recipe and settings that
-differ from it; every one is scored twice, as it ended and as the mean of its last checkpoints, so that the table shows what
-averaging adds too. The budget is seconds of training from the first step on. Trials run side by side (`--parallel`), which
-only takes from what each can do in its seconds. What a trial reached is kept in OUT/TRIAL.SEED.json, and is not made again;
-`--table` writes what OUT holds into benchmarks/README.md, between the markers of `--name`, and `--draw` makes a picture of
-BLEU by the length of the source, over both tests and all seeds.
+differ from it (`--trial` adds one of your own); every one is scored twice, as it ended and as the mean of its last
+checkpoints, so that the table shows what averaging adds too. The budget is seconds of training from the first step on. Trials
+run side by side (`--parallel`), which only takes from what each can do in its seconds. What a trial reached is kept in
+OUT/TRIAL.SEED.json, and is not made again; `--table` writes what OUT holds into benchmarks/README.md, between the markers of
+`--name`, and `--draw` makes a picture of BLEU by the length of the source, over both tests and all seeds.
 """
 
 import argparse
@@ -27,6 +28,8 @@ TRIALS: dict[str, tuple[str, list[str]]] = {
     "all": ("transformer", []),
     "plain-loss": ("transformer", ["objectives.seq2seq.smoothing=0"]),
     "no-warm-up": ("transformer", ["schedule.warmup=0"]),
+    "norms-first": ("transformer", ["backbone.order=pre", "optimizer.kind=adamw", "schedule.kind=linear"]),
+    "agreement": ("transformer", ["objectives.seq2seq.agreement=5"]),
     # before the Transformer: without attention, with each score, with a window
     "seq2seq": ("seq2seq", []),
     "rnnsearch": ("rnnsearch", []),
@@ -96,10 +99,20 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
     print(f"{name} seed {seed}: {found['steps']:,} steps, BLEU {said}", flush=True)
 
 
+def added(trials: list[str]) -> None:
+    """Trials of the command line: "NAME=RECIPE key=value key=value"."""
+    for trial in trials:
+        name, _, words = trial.partition("=")
+        recipe, *settings = words.split() or [""]
+        if not recipe or "." in name:
+            raise SystemExit(f'--trial {trial!r}: give it as "NAME=RECIPE key=value ...", without a dot in the name')
+        TRIALS[name] = (recipe, settings)
+
+
 def compare(given: argparse.Namespace) -> None:
     tokenizer = given.tokenizer or str(shared_tokenizer(given))
     side_by_side(
-        chosen(given.trials or ",".join(TIPS), TRIALS),
+        chosen(given.trials or ",".join(trial.partition("=")[0] for trial in given.trial) or ",".join(TIPS), TRIALS),
         given.seeds,
         given.out,
         given.parallel,
@@ -121,7 +134,8 @@ def shared_tokenizer(given: argparse.Namespace) -> Path:
 def results(out: Path) -> dict[str, list[dict[str, Any]]]:
     """By trial, one for each seed; in the order of the trials."""
     lines = [json.loads(file.read_text()) for file in sorted(out.glob("*.json"))]
-    found = {name: [line for line in lines if line["trial"] == name] for name in TRIALS}
+    names = dict.fromkeys([*TRIALS, *(line["trial"] for line in lines)])
+    found = {name: [line for line in lines if line["trial"] == name] for name in names}
     if not lines:
         raise SystemExit(f"{out}: holds no results yet")
     return {name: mine for name, mine in found.items() if mine}
@@ -170,6 +184,7 @@ def main() -> None:
     parser.add_argument("out", nargs="?", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--trials", default="", help=", ".join(TRIALS))
+    parser.add_argument("--trial", action="append", default=[], help="NAME=RECIPE key=value ...; repeat for several")
     parser.add_argument("--size", default="small")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds of training")
     parser.add_argument("--seeds", type=int, default=3)
@@ -182,6 +197,7 @@ def main() -> None:
     parser.add_argument("--name", default="multi30k", help="of the place in README.md where the table goes")
     parser.add_argument("--draw", type=Path)
     given = parser.parse_args()
+    added(given.trial)
     if given.table:
         report.put(given.name, table(given.table))
         if given.draw:
