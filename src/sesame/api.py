@@ -398,8 +398,8 @@ def finetune(model: str | Path, task: str, train: str | Path, out: str | Path, *
 
     Several tasks, one encoder: `finetune(..., also=["tag:names.conll", "mood=regress:scores.tsv"])`.
     """
-    from sesame.finetuning.run import Wishes
     from sesame.finetuning.run import finetune as run
+    from sesame.finetuning.wishes import Wishes
 
     if task == "seq2seq":
         from sesame.finetuning import answering

@@ -22,7 +22,8 @@ from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.data.docstrings import Docstring
 from sesame.errors import SesameError
 from sesame.files import read_json, whole_folder, write_whole
-from sesame.finetuning.run import Wishes, finetune
+from sesame.finetuning.run import finetune
+from sesame.finetuning.wishes import Wishes
 from sesame.progress import say
 
 LABELS, VALID, TEST = 20, 5, 60  # rows for each library

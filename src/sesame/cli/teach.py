@@ -94,8 +94,8 @@ def finetune(
     """
     from sesame.cli.show import seconds
     from sesame.errors import SesameError
-    from sesame.finetuning.run import Wishes
     from sesame.finetuning.run import finetune as run
+    from sesame.finetuning.wishes import Wishes
 
     if task not in TASKS:
         raise SesameError(f"--task {task}: must be one of {', '.join(TASKS)}")

@@ -14,16 +14,15 @@ small, so sharing one of them would mostly wait; seeds need no word between them
 run of one process, whatever their number. Adapting to unlabelled text is a pre-training, which all processes share.
 """
 
-import hashlib
 import json
 import math
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sesame import chance
 from sesame.checkpoint.cards import task_card
@@ -35,59 +34,21 @@ from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect
 from sesame.evaluate.scoring import collapsed, gold_of, said_of, score
 from sesame.files import read_json, write_json, write_whole
-from sesame.finetuning.adaptation import TRAIN, adapt
+from sesame.finetuning.adaptation import adapt
 from sesame.finetuning.framing import open_start
-from sesame.finetuning.multitask import Asked, Subject, card_of_all, check_names, of_task, parse_also
+from sesame.finetuning.multitask import Asked, Subject, card_of_all, of_task
 from sesame.finetuning.one_seed import SeedRun, keep, predict, steps_of
 from sesame.finetuning.transfer import Transfer, fitted, in_family, resolve_transfer, task_config
+from sesame.finetuning.wishes import Wishes, content, identity_of
 from sesame.progress import bar, say
 from sesame.tasks import Task
 from sesame.tasks.predict import ENDLESS
 from sesame.train.parallel import World, join
-from sesame.train.precision import Machine, Precision, choose_machine
+from sesame.train.precision import Machine, choose_machine
 
 FEW = 10_000  # below so many examples one seed says little
 SEEDS = 5
 TRIES = 3  # trainings of a seed that collapses
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the user asks of `sesame finetune`."""
-
-    model: str
-    task: Literal["classify", "regress", "tag", "qa", "choice"]
-    train: str
-    out: Path
-    valid: str | None = None
-    test: str | None = None
-    strategy: str = "full"
-    seeds: int | None = None  # None: 5 for small sets, 1 for large ones
-    seed: int = 0  # the first one
-    columns: dict[str, str] = field(default_factory=dict)
-    multi: str | None = None  # what separates several labels in one cell
-    metric: str | None = None  # decides which seed is best
-    settings: Sequence[str] = ()
-    baselines: bool = True
-    device: str = "auto"
-    precision: Precision = "auto"
-    save_minutes: float = 5.0
-    save_steps: int = 0
-    name: str | None = None  # of the task in the checkpoint; by default its kind
-    also: Sequence[str | Asked] = ()  # further tasks: [NAME=]KIND:TRAIN[:VALID[:TEST]]
-    text: Sequence[str] = ()  # unlabelled, to adapt the model to first; "train": the texts of the training rows
-    text_budget: float | None = None  # seconds
-    text_steps: int | None = None
-    extend: int = 0  # new words of that text for the vocabulary
-
-    def asked(self) -> list[Asked]:
-        """All tasks of the run, this one first."""
-        first = Asked(
-            self.name or self.task, self.task, self.train, self.valid, self.test, self.columns, self.multi, self.metric
-        )
-        found = [first, *(parse_also(one) if isinstance(one, str) else one for one in self.also)]
-        check_names(found)
-        return found
 
 
 def finetune(wishes: Wishes) -> Path:
@@ -100,7 +61,7 @@ def _finetune(wishes: Wishes, world: World) -> Path:
     transfer = resolve_transfer(wishes.strategy, wishes.settings)
     asked = wishes.asked()
     files = [Path(file) for one in asked for file in one.files().values()]
-    identity = _identity(wishes, asked[1:], transfer)
+    identity = identity_of(wishes, asked[1:], transfer)
     if not wishes.text and (wishes.extend or wishes.text_budget is not None or wishes.text_steps is not None):
         raise SesameError("--extend, --text-budget and --text-steps are about unlabelled text; name it with --text")
     machine = choose_machine(wishes.device, wishes.precision)
@@ -108,41 +69,9 @@ def _finetune(wishes: Wishes, world: World) -> Path:
         if (run.final / "config.json").is_file():
             say(f"{run.final}: this run is finished already; nothing to do")
             return run.final
-        run.bind([_content(file) for file in files])
+        run.bind([content(file) for file in files])
         _Job(wishes, asked, transfer, machine, run).run_all()
     return run.final
-
-
-def _identity(wishes: Wishes, also: Sequence[Asked], transfer: Transfer) -> dict[str, Any]:
-    kept: dict[str, Any] = {"model": wishes.model, "task": wishes.task, "seed": wishes.seed, "columns": wishes.columns}
-    for key in ("train", "valid", "test"):
-        if getattr(wishes, key) is not None:
-            kept[key] = str(Path(getattr(wishes, key)).resolve())
-    for key in ("seeds", "metric", "multi", "name"):
-        if getattr(wishes, key) is not None:
-            kept[key] = getattr(wishes, key)
-    if wishes.text:
-        kept["text"] = [name if name == TRAIN else str(Path(name).resolve()) for name in wishes.text]
-        for key in ("text_budget", "text_steps", "extend"):
-            if getattr(wishes, key):
-                kept[key] = getattr(wishes, key)
-    if also:
-        kept["order"] = [one.name for one in also]
-        kept["also"] = {
-            one.name: {"kind": one.kind, "columns": dict(one.columns)}
-            | {key: getattr(one, key) for key in ("multi", "metric") if getattr(one, key) is not None}
-            | {part: str(Path(file).resolve()) for part, file in one.files().items()}
-            for one in also
-        }
-    return {"transfer": transfer.to_dict(), "run": kept}
-
-
-def _content(file: Path) -> str:
-    """A sum of the file, so that a run never goes on with other data."""
-    if not file.is_file():
-        raise SesameError(f"{file}: no such file; check the name")
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "blake2b").hexdigest()[:32]
 
 
 class _Job:

@@ -22,8 +22,9 @@ from typing import Any
 from sesame.evaluate.report import metric_name
 from sesame.evaluate.statistics import summary
 from sesame.files import read_json, write_json, write_whole
-from sesame.finetuning.run import Wishes, finetune
+from sesame.finetuning.run import finetune
 from sesame.finetuning.suite_files import GLUE, Entry, columns_of, plan
+from sesame.finetuning.wishes import Wishes
 from sesame.progress import say
 
 # ---- the runs --------------------------------------------------------------------------------------------------------
