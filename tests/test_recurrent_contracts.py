@@ -52,6 +52,7 @@ def test_killed_again_and_again_it_ends_with_the_weights_of_a_calm_run(recipe: s
     assert weights(out) == weights(tmp_path / "calm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", SHAPES)
 def test_accumulated_gradients_are_those_of_the_whole_batch(recipe: str, text: Path, tmp_path: Path) -> None:
     plain = ("optimizer.kind=sgd", "optimizer.rate=0.5", "optimizer.ema=0", "optimizer.clip=0.1")

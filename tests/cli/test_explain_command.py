@@ -58,6 +58,7 @@ def test_attribution(cli: Cli, model: Path, tmp_path: Path) -> None:
     cli(*words, "--task", "tag", "--baseline", "zero").refused("mask or pad")
 
 
+@pytest.mark.slow
 def test_heads_and_layers(cli: Cli, model: Path, rows: Path, tmp_path: Path) -> None:
     begin = ("explain", model, "--task", "classify", "--data", rows)
     found = json.loads(cli(*begin, "--what", "heads", "--json").fine().out)
@@ -79,6 +80,7 @@ def test_heads_and_layers(cli: Cli, model: Path, rows: Path, tmp_path: Path) -> 
     cli("explain", model, TEXT, "--what", "soul").refused("attention, attribution, heads, layers, neighbours")
 
 
+@pytest.mark.slow
 def test_layers_of_a_task_that_mixes_them(cli: Cli, rows: Path, tmp_path: Path) -> None:
     parts = toy("post", 0, ("classify",), double=False, layers="mix")
     mix = parts.tasks["classify"].choice.mix

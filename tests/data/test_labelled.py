@@ -236,6 +236,7 @@ def test_bad_calls(tmp_path: Path) -> None:
             read_labelled(path, task, columns)
 
 
+@pytest.mark.slow
 def test_many_rows(tmp_path: Path) -> None:
     rows = "".join(f'"text, {number}",{number % 7}\n' for number in range(50_000))
     assert len(read(tmp_path / "a.csv", "text,label\n" + rows).examples) == 50_000

@@ -52,6 +52,7 @@ def bodies(batch: Batch, length: int, places: int) -> list[list[int]]:
 shapes = st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size=2, max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(shape=shapes, kind=st.sampled_from(KINDS), length=st.integers(8, 40))
 def test_examples_are_well_formed(
@@ -206,6 +207,7 @@ def test_rows_know_their_source(tmp_path: Path) -> None:
     assert set(lines) == {1, 7, 13, 19, 25}
 
 
+@pytest.mark.slow
 def test_blocks_never_reach_into_held_out_documents(tmp_path: Path) -> None:
     """Also where a block ends exactly at the start of a document behind one that is held out."""
     chance_of = np.random.default_rng(0)

@@ -80,6 +80,7 @@ def _grouped(found: object) -> None:
             assert set(near) == set(group) - {word}, (word, near)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["word2vec", "fasttext"])
 @pytest.mark.filterwarnings("ignore")  # of the package
 def test_gensim_trains_the_others(tmp_path: Path, kind: str) -> None:

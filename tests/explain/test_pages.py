@@ -121,6 +121,7 @@ def test_too_many_weights_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         written("attention", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".png", ".svg"])
 def test_pictures(tmp_path: Path, ending: str) -> None:
     plain = Maps("self-attention", ["a", "$b", "лук", "d", "e"], [*"abcdefg"], maps().layers)

@@ -36,6 +36,7 @@ def test_without_labels_nothing_is_learned() -> None:
     assert all(not part.any() for part in torch.autograd.grad(total, (x, table, bias)))
 
 
+@pytest.mark.slow
 def test_compiled_shapes_are_known() -> None:
     torch.library.opcheck(_fused, _case())
 

@@ -216,6 +216,7 @@ def test_chance_is_the_same_in_numpy_and_torch(tmp_path: Path) -> None:
     assert not np.array_equal(ours, chance.uniform(rows, "other", 33))
 
 
+@pytest.mark.slow
 def test_static_masks_return_after_so_many_epochs(packer: Packer) -> None:
     """BERT's ten fixed masks: the same example is masked alike in epochs 0 and 10, otherwise in 0 and 1."""
     corrupt = small_model().objective.corrupt
