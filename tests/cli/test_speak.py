@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -165,6 +166,14 @@ def test_a_prompt_that_leaves_no_room(cli: Cli, decoder: Path) -> None:
         sesame.load(decoder).generate(["wa", " ".join(["wb"] * 16)])
     found = sesame.load(decoder).generate(" ".join(["wb"] * 14), most=50)[0][0]
     assert len(found.ids) <= 2
+
+
+@pytest.mark.parametrize("wishes", [{}, {"beams": 3}, {"sample": True, "best": 2}], ids=["greedy", "beam", "sample"])
+def test_a_long_prompt_takes_no_room_from_others(decoder: Path, wishes: dict[str, Any]) -> None:
+    loaded, prompts = sesame.load(decoder), ["wa", " ".join(["wb"] * 13), "wc wd we", " ".join(["wf"] * 13)]
+    found, alone = (loaded.generate(prompts, most=9, batch=size, **wishes) for size in (32, 1))
+    assert [[one.ids for one in some] for some in found] == [[one.ids for one in some] for some in alone]
+    assert max(len(one.ids) for one in found[0]) > LONGEST - 13, "the toy ends too soon to tell"
 
 
 def test_models_that_cannot(cli: Cli, answers: Path, decoder: Path, encoder: Path) -> None:

@@ -6,6 +6,7 @@ room for a continuation is refused.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import torch
 
@@ -56,13 +57,10 @@ def speak(
     """For each text `settings.best` answers or continuations, the best first; `places`: where they come from."""
     inputs = _inputs(tokenizer, texts, voice, longest, places)
     found: list[list[Said]] = [[] for _ in texts]
-    for rows in _groups([len(ids) for ids in inputs], batch):
+    for rows in _groups([len(ids) for ids in inputs], [_room(ids, voice, settings, longest) for ids in inputs], batch):
         given = _batch([inputs[row] for row in rows], tokenizer.id("pad") if tokenizer.has("pad") else 0, voice, device)
         given = replace(given, keys=torch.tensor(rows, device=device))
-        most = settings.most
-        if longest is not None:
-            used = len(voice.start) if voice.start else given.ids.shape[1]
-            most = min(most, longest - used)
+        most = _room(inputs[rows[0]], voice, settings, longest)
         asked = replace(settings, most=most, fewest=min(settings.fewest, most - 1))
         prefix = [list(voice.first)] * len(rows) if voice.first else None
         said = (
@@ -131,11 +129,21 @@ def _reversed(ids: list[int], front: int, back: int) -> list[int]:
     return [*ids[:front], *reversed(ids[front:end]), *ids[end:]]
 
 
-def _groups(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Numbers of texts that are computed together: long ones first, so that a lack of memory shows at once."""
+def _room(ids: Sequence[int], voice: Voice, settings: Settings, longest: int | None) -> int:
+    """New tokens at most: a prompt stands in the way of what follows it."""
+    return settings.most if longest is None else min(settings.most, longest - len(voice.start or ids))
+
+
+def _groups(sizes: Sequence[int], rooms: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Numbers of texts that are computed together: long ones first, so that a lack of memory shows at once.
+
+    All have as much room, for a short prompt's text must not end where that of a long one has to.
+    """
     order = sorted(range(len(sizes)), key=lambda number: -sizes[number])
-    for begin in range(0, len(order), most):
-        yield order[begin : begin + most]
+    for _, alike in groupby(order, key=lambda number: rooms[number]):
+        rows = list(alike)
+        for begin in range(0, len(rows), most):
+            yield rows[begin : begin + most]
 
 
 def _batch(rows: Sequence[Sequence[int]], pad: int, voice: Voice, device: torch.device) -> Batch:
