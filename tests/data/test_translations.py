@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sesame.data.build import build_pairs
 from sesame.data.parallel import Counted, Pair, named_fields, read_pairs
 from sesame.errors import SesameError
+from tests.languages import word_tokenizer
 
 side = st.text(
     st.characters(codec="utf-8", exclude_categories=["C", "Z"], include_characters=" "), min_size=1, max_size=20
@@ -106,3 +108,13 @@ def test_a_table_without_names_says_what_it_takes(tmp_path: Path, capsys: pytest
     file.write_text("12\ta dog\tein Hund\n13\tyes\tja\n")
     with pytest.raises(SesameError, match=r"a\.tsv:1: the first column holds numbers; name the columns"):
         list(read_pairs([file]))
+
+
+def test_parquet_becomes_the_same_store_as_a_table(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    files = [tmp_path / "a.parquet", tmp_path / "a.tsv"]
+    parquet.write_table(arrow.table({"de": ["ein Hund", "ja"], "en": ["a dog", "yes"]}), files[0])
+    files[1].write_text("en\tde\na dog\tein Hund\nyes\tja\n")
+    words = word_tokenizer(["a", "dog", "yes", "ein", "Hund", "ja"])
+    stores = [build_pairs([file], ("en", "de"), words, tmp_path / "cache", workers=1) for file in files]
+    assert stores[0].tokens.tolist() == stores[1].tokens.tolist()

@@ -78,7 +78,8 @@ def build_pairs(
         counted = Counted()
         for pair in read_pairs(files, fields, counted, progress):
             file, _, line = pair.place.rpartition(":")
-            yield Document("\n".join(" ".join(side.split()) for side in (pair.source, pair.target)), file, int(line))
+            number = int(line.removeprefix(" row "))  # of a line, or of a row where a file has no lines
+            yield Document("\n".join(" ".join(side.split()) for side in (pair.source, pair.target)), file, number)
         if counted.empty:
             say(f"{files[0]}: {counted.empty:,} pairs are left out, because a side is empty")
 
