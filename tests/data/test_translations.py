@@ -68,6 +68,11 @@ def test_fields_are_chosen_and_empty_sides_left_out(tmp_path: Path) -> None:
         ({"a.en": "one\n"}, r"a\.en: plain text comes in two files"),
         ({"a.en": "one\n", "b.tsv": "one\teins\n"}, r"a\.en: is a side of its own"),
         ({"a.tsv": "\t\n\n"}, r"a\.tsv: has no pair"),
+        (
+            {"a.tsv": "one\teins\nyes\tja\t\ntwo\tmore\tzwei\n"},
+            r"a\.tsv:3: the line has 3 cells where the first one has 2",
+        ),
+        ({"a.jsonl": "[" * 100_000}, r"a\.jsonl:1: is not JSON"),
     ],
 )
 def test_what_is_wrong_gets_one_sentence(tmp_path: Path, files: dict[str, str], words: str) -> None:
@@ -87,6 +92,10 @@ HEADED = {
     "more.csv": "id,en,de\n1,a dog,ein Hund\n2,yes,ja\n",
     "plain.tsv": "a dog\tein Hund\nyes\tja\n",
     "said.tsv": "Source\tTarget\na dog\tein Hund\nyes\tja\n",
+    "said.TSV": "Source\tTarget\na dog\tein Hund\nyes\tja\n",
+    "backwards.tsv": "target\tsource\nein Hund\ta dog\nja\tyes\n",
+    "behind.tsv": "id\tsource\ttarget\n1\ta dog\tein Hund\n2\tyes\tja\n",
+    "orders.jsonl": '{"one": "a dog", "other": "ein Hund"}\n{"other": "ja", "one": "yes"}\n',
     "said.csv": "target,source\nein Hund,a dog\nja,yes\n",
     "lines.jsonl": '{"de": "ein Hund", "en": "a dog"}\n{"de": "ja", "en": "yes"}\n',
 }
@@ -118,3 +127,12 @@ def test_parquet_becomes_the_same_store_as_a_table(tmp_path: Path) -> None:
     words = word_tokenizer(["a", "dog", "yes", "ein", "Hund", "ja"])
     stores = [build_pairs([file], ("en", "de"), words, tmp_path / "cache", workers=1) for file in files]
     assert stores[0].tokens.tolist() == stores[1].tokens.tolist()
+
+
+def test_odd_values_of_json_are_no_texts_or_mended(tmp_path: Path) -> None:
+    file, counted = tmp_path / "a.jsonl", Counted()
+    file.write_text('{"en": "smile \\ud83d", "de": "Lachen"}\n{"en": "yes", "de": null}\n')
+    assert [(pair.source, pair.target) for pair in read_pairs([file], ("en", "de"), counted)] == [
+        ("smile \ufffd", "Lachen")
+    ]
+    assert counted == Counted(pairs=1, empty=1)

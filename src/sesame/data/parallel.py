@@ -18,8 +18,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from sesame.data.streams import PACKED, Progress, lines
-from sesame.data.tables import Table, fold, inner_suffix, read_table
+from sesame.data.streams import Progress, lines
+from sesame.data.tables import Table, fold, inner_suffix, read_table, without_lone_surrogates
 from sesame.errors import SesameError
 from sesame.progress import say
 
@@ -173,12 +173,12 @@ def _names(file: Path, wanted: tuple[str, str]) -> set[str]:
 
 
 def _kind(file: Path) -> str:
-    bare = file.with_suffix("") if file.suffix in PACKED else file
-    if bare.suffix in TABLE:
+    suffix = inner_suffix(file)
+    if suffix in TABLE:
         return "table"
-    if inner_suffix(file) in WHOLE:
+    if suffix in WHOLE:
         return "whole"
-    return "json" if bare.suffix in JSON_LINES else "text"
+    return "json" if suffix in JSON_LINES else "text"
 
 
 def _two_files(first: Path, second: Path, progress: Progress | None) -> Iterator[Pair]:
@@ -194,10 +194,12 @@ def _two_files(first: Path, second: Path, progress: Progress | None) -> Iterator
 
 
 def _one_file(file: Path, kind: str, fields: tuple[str, str] | None, progress: Progress | None) -> Iterator[Pair]:
+    if kind == "table" and fields is None:
+        fields = _headed(file)
     if kind == "whole" or (kind == "table" and fields is not None):
         yield from _columns(file, fields)
         return
-    first = True
+    width = 0  # cells of the first line
     for line in lines(file, LONGEST, progress):
         number, text, _ = line
         if not text.strip():
@@ -208,12 +210,27 @@ def _one_file(file: Path, kind: str, fields: tuple[str, str] | None, progress: P
             cells = text.split("\t")
             if len(cells) < 2:
                 raise SesameError(f"{place}: has no tab; a line is source, tab, target")
-            heading, first = first and _is_heading(cells, place), False
+            heading, width = not width and _is_heading(cells, place), width or len(cells)
+            if any(map(str.strip, cells[width:])):
+                raise SesameError(
+                    f"{place}: the line has {len(cells)} cells where the first one has {width}; replace tabs inside of "
+                    "texts by spaces"
+                )
             if not heading:
                 yield Pair(cells[0].strip(), cells[1].strip(), place)
         else:
-            source, target = _from_json(text, fields, place)
+            row = _json_row(text, place)
+            fields = fields or _two_texts(row, place)  # of the first line: others may name them in another order
+            source, target = (_text(row, name, place) for name in fields)
             yield Pair(source.strip(), target.strip(), place)
+
+
+def _headed(file: Path) -> tuple[str, str] | None:
+    """The columns of a heading in which source and answer are not simply the first two."""
+    first = next((text for _, text, _ in lines(file, LONGEST, None) if text.strip()), "")
+    names = [fold(cell) for cell in first.split("\t")]
+    found = next((pair for pair in GUESSES if set(pair) <= set(names)), None)
+    return None if tuple(names[:2]) in GUESSES else found
 
 
 def _is_heading(cells: list[str], place: str) -> bool:
@@ -244,26 +261,32 @@ def _columns(file: Path, fields: tuple[str, str] | None) -> Iterator[Pair]:
         yield Pair(source.strip(), target.strip(), place)
 
 
-def _from_json(text: str, fields: tuple[str, str] | None, place: str) -> tuple[str, str]:
+def _json_row(text: str, place: str) -> dict[str, Any]:
     try:
         row = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SesameError(f"{place}: is not JSON ({error}); mend or remove the line") from error
     if isinstance(row, dict) and isinstance(row.get("translation"), dict):
         row = row["translation"]
     if not isinstance(row, dict):
         raise SesameError(f"{place}: is not an object with two texts; mend or remove the line")
-    names = fields or tuple(name for name, value in row.items() if isinstance(value, str))
+    return without_lone_surrogates(row) if "\\u" in text else row  # type: ignore[no-any-return]
+
+
+def _two_texts(row: dict[str, Any], place: str) -> tuple[str, str]:
+    names = [name for name, value in row.items() if isinstance(value, str)]
     if len(names) != 2:
-        have = ", ".join(map(str, names)) or "none"
+        have = ", ".join(names) or "none"
         raise SesameError(
             f"{place}: two fields with text are needed to guess, found {have}; call them by the languages' names"
         )
-    return _text(row, names[0], place), _text(row, names[1], place)
+    return names[0], names[1]
 
 
 def _text(row: dict[str, Any], name: str, place: str) -> str:
-    value = row.get(name)
+    value = row.get(name, 0)
+    if value is None:
+        return ""  # how JSON and Parquet say that a side is empty
     if not isinstance(value, str):
         raise SesameError(f"{place}: the field {name!r} holds no text; call the two by the languages' names")
     return value
