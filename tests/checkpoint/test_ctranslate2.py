@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from sesame.backbones import EncoderDecoder, EncoderDecoderConfig
-from sesame.checkpoint.ctranslate2 import LIMITS, check, export
+from sesame.checkpoint.ctranslate2 import LIMITS, check, export, vocabulary
 from sesame.checkpoint.folder import Parts
-from sesame.checkpoint.speech import Speech, speaker
+from sesame.checkpoint.speech import Speech, answers, speaker
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.generate import Settings, generate
@@ -89,6 +89,25 @@ def test_eight_bits_and_weights_that_stay(tokenizer: Tokenizer, tmp_path: Path) 
     with torch.no_grad():
         parts.backbone.token_table().mul_(1.5)
     assert check(tmp_path / "whole", parts, ENGLISH).difference > 0.01  # the check can fail
+
+
+def test_reversed_sources_and_what_is_never_said(
+    tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lines of README.md say what our model says, which reads sources from their end and must not say its first word."""
+    engine: Any = pytest.importorskip("ctranslate2")
+    parts, asked = made(tokenizer, "transformer", 0), {"most": 12, "beams": 1}
+    word = answers(parts, [ENGLISH[0]], asked)[0][0].ids[0]
+    parts = replace(parts, speech=replace(parts.speech or Speech(), reverse=True, suppressed=(word,)))
+    export(tmp_path, parts)
+    assert "README.md shows how" in capsys.readouterr().err
+    lines = [line[4:] for line in (tmp_path / "README.md").read_text().splitlines() if line.startswith("    ")]
+    code = "\n".join(lines[2:-1]).replace("beam_size=5", "beam_size=1, max_decoding_length=12, min_decoding_length=0")
+    given = {"tokenizer": tokenizer.backend, "translator": engine.Translator(str(tmp_path), device="cpu")}
+    names, ours = vocabulary(tokenizer, 350), answers(parts, list(ENGLISH), asked)
+    for text, [said] in zip(ENGLISH, ours, strict=True):
+        exec(code, known := given | {"text": text})
+        assert known["found"][0].hypotheses[0] == [names[id] for id in said.ids]
 
 
 def test_what_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ Its format is written by its own `TransformerSpec`, filled with our weights. Wha
 BART and mBART. Nothing is kept that was not checked: the engine scores our model's answers to sample texts first.
     int8   weights with one scale for each output, tokens quantized as they come (its own rule)
 Unusual: a token that is never said (Marian's padding) gets a bias that forbids it, so that no caller has to remember it. The
-vocabulary must have as many tokens as the table; rows without a piece are called <unused N>.
+vocabulary must have as many tokens as the table; rows without a piece are called <unused N>. That sources are read from their
+end no file of theirs can say: whoever calls it must turn them, and is told so.
 """
 
 import math
@@ -31,8 +32,10 @@ from sesame.files import write_whole
 from sesame.generate import Settings, generate, judge
 from sesame.nn.block import Block, CrossBlock
 from sesame.objectives.decoder_head import DecoderHead
+from sesame.progress import say
 from sesame.text import Tokenizer
 from sesame.text.samples import ENGLISH
+from sesame.text.template import around
 
 PRECISIONS = ("fp32", "int8")
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
@@ -71,6 +74,8 @@ def export(folder: Path, parts: Parts, precision: str = "fp32", texts: Sequence[
         )
     tokenizer.save(folder)
     write_whole(folder / "README.md", _card(parts, precision, report))
+    if parts.speech is not None and parts.speech.reverse:
+        say("this model reads sources from their end, and CTranslate2 does not turn them: README.md shows how to")
     return report
 
 
@@ -108,7 +113,8 @@ def _forbidding(parts: Parts) -> Parts:
     parts.backbone.eval()
     head = deepcopy(parts.heads["seq2seq"])
     assert isinstance(head, DecoderHead)
-    banned = [words[0] for words in (parts.speech or Speech()).banned if len(words) == 1]
+    speech = parts.speech or Speech()
+    banned = [*(words[0] for words in speech.banned if len(words) == 1), *speech.suppressed]
     with torch.no_grad():
         head.bias[banned] = FORBIDDEN
     return replace(parts, heads={**parts.heads, "seq2seq": head})
@@ -223,6 +229,9 @@ def _card(parts: Parts, precision: str, report: Report) -> str:
     assert tokenizer is not None
     first = "" if speech.first is None else vocabulary(tokenizer, parts.backbone.vocab)[speech.first]
     prefix = f", target_prefix=[[{first!r}]]" if first else ""
+    front, back = map(len, around(tokenizer))
+    inside = f"tokens[{front} : len(tokens) - {back}]"
+    turned = f"\n    {inside} = {inside}[::-1]  # sources are read from their end" if speech.reverse else ""
     return f"""---
 library_name: ctranslate2
 tags: [sesame, ctranslate2, translation]
@@ -233,6 +242,7 @@ Checked when it was written: {report.sentence()}.
 
     tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
     translator = ctranslate2.Translator(folder, device="cpu")
-    found = translator.translate_batch([tokenizer.encode(text).tokens], beam_size=5{prefix})
+    tokens = tokenizer.encode(text).tokens{turned}
+    found = translator.translate_batch([tokens], beam_size=5{prefix})
     tokenizer.decode([tokenizer.token_to_id(token) for token in found[0].hypotheses[0]])
 """
