@@ -46,6 +46,19 @@ def test_printed_figures(gold: str, said: str, wanted: list[float], stem: bool) 
     assert [found[name][0] for name in NAMES] == pytest.approx(wanted, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("gold", "said", "wanted"),
+    [
+        ("यह किताब है।", "यह कातबा हो", 1 / 3),  # vowel signs belong to their word
+        ("ของ ครับ", "ของ คริบ", 1 / 2),
+        ("кот-пёс_1", "КОТ пёс 1", 1.0),
+        ("cafe\u0301 noir", "cafe noir", 1 / 2),
+    ],
+)
+def test_words_of_all_alphabets(gold: str, said: str, wanted: float) -> None:
+    assert rouge_each([gold], [said], letters="all")["rouge1"].tolist() == pytest.approx([wanted])
+
+
 def test_stems() -> None:
     assert not any(rouge_each([SKIED[0]], [SKIED[1]])["rouge1"])
     found = rouge_each([SKIED[0]], [SKIED[1]], stem=True)

@@ -9,7 +9,8 @@ Best reference of each example, mean over examples. Words are runs of a-z and 0-
 more than three letters are stemmed by Porter 1980 (https://tartarus.org/martin/PorterStemmer/def.txt) with NLTK's changes.
 
 Why our own: `rouge-score` drags NLTK, absl and others along, and sees nothing but a-z: every Russian text scores 0 there.
-`letters="all"` counts the words of all alphabets; where there are none of a-z the default tells so.
+`letters="all"` counts the words of all alphabets, with their vowel signs and accents: left out, as by `re`, a word of Hindi
+or Thai would fall apart into consonants. Where there are no words of a-z the default tells so.
 
 Unusual: the table of the common subsequence is kept as one whole number a word (Hyyrö 2004): bit i of row j is 0 where word
 i of the reference makes the subsequence with the first j words longer. A row costs a few operations on long integers, and
@@ -20,7 +21,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
+from unicodedata import category
 
 import numpy as np
 
@@ -31,7 +33,7 @@ from sesame.progress import say
 
 Letters = Literal["ascii", "all"]
 NAMES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
-_WORDS = {"ascii": re.compile("[a-z0-9]+"), "all": re.compile(r"[^\W_]+")}
+_ASCII = re.compile("[a-z0-9]+")
 
 
 def rouge_scores(
@@ -44,8 +46,8 @@ def rouge_scores(
 
 def rouge_each(gold: Gold, said: Sequence[str], stem: bool = False, letters: Letters = "ascii") -> dict[str, Floats]:
     """F1 of each example, by name; two systems are compared by `statistics.paired_bootstrap` of such rows."""
-    if letters not in _WORDS:
-        raise SesameError(f"letters are {letters!r}; choose one of {', '.join(_WORDS)}")
+    if letters not in get_args(Letters):
+        raise SesameError(f"letters are {letters!r}; choose one of {', '.join(get_args(Letters))}")
     wanted = references(gold, said)
     _warn_without_words(wanted, letters)
     rows = [
@@ -110,15 +112,21 @@ def _union(gold: list[list[str]], said: list[list[str]]) -> int:
 
 
 def _lines(text: str, stem: bool, letters: Letters) -> list[list[str]]:
-    lines = [_WORDS[letters].findall(line) for line in text.lower().split("\n")]
+    lines = [_words(line, letters) for line in text.lower().split("\n")]
     return [[porter(word) if len(word) > 3 else word for word in line] for line in lines] if stem else lines
+
+
+def _words(text: str, letters: Letters) -> list[str]:
+    if letters == "ascii" or text.isascii():
+        return _ASCII.findall(text)
+    return "".join(sign if sign.isalnum() or category(sign)[0] == "M" else " " for sign in text).split()
 
 
 def _warn_without_words(wanted: list[list[str]], letters: Letters) -> None:
     none = [
         number
         for number, texts in enumerate(wanted, 1)
-        if any(text.strip() and not _WORDS[letters].search(text.lower()) for text in texts)
+        if any(text.strip() and not _words(text.lower(), letters) for text in texts)
     ]
     if none:
         advice = '; letters="all" counts the words of all alphabets' if letters == "ascii" else ""
