@@ -14,6 +14,7 @@ from sesame.data.answer_pack import AnswerPacker
 from sesame.data.batch import IGNORE
 from sesame.data.build import build_pairs
 from sesame.data.pack import Specials, hold_out
+from sesame.finetuning import answering
 from sesame.pretraining.preparation import Ingredients
 from sesame.pretraining.wishes import Wishes
 from sesame.recipe import resolve
@@ -99,3 +100,5 @@ def test_reversal_is_remembered(family: str, tmp_path: Path) -> None:
     again = load_parts(tmp_path / "kept")
     assert again.speech == parts.speech
     assert voice_of(again).reverse
+    taught = answering._settings(answering.Wishes("", "", tmp_path), again)
+    assert "stages.main.reverse=true" in taught, "when it is taught further, too"

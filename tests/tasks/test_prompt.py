@@ -229,6 +229,18 @@ def test_what_does_not_fit_is_counted(capsys: pytest.CaptureFixture[str]) -> Non
         prompter(think, longest=1).choose(examples("sun"), [["good"]])
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_sources_keep_their_first_token_and_are_read_as_in_training(reverse: bool) -> None:
+    seen: list[list[int]] = []
+    voice, template = Voice((SEP,), (SEP,), reverse=reverse), Template("{text} Answer: {label}")
+    thinker = Thinker(lambda ids: seen.append(ids) or {})  # type: ignore[func-returns-value]
+    asked = Prompter(thinker, TOKENIZER, voice, 6, torch.device("cpu"), template)
+    asked.choose(examples("sun rain", "fog fog fog rain sun"), [["good"]] * 2)
+    for text in ("sun rain Answer:", "fog rain sun Answer:"):
+        ids = [ID[word] for word in text.split()]
+        assert [ID["[CLS]"], *(ids[::-1] if reverse else ids), SEP] in seen
+
+
 def test_an_answer_is_told_up_to_its_line() -> None:
     def think(ids: list[int]) -> dict[str, float]:
         return {"fog": 3.0} if ids[-1] == ID["Answer:"] else {"rain": 3.0} if ids[-1] == ID["fog"] else {}

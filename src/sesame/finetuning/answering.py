@@ -133,6 +133,8 @@ def _settings(wishes: Wishes, start: Parts) -> list[str]:
     found = [f"optimizer.rate={rate}"]
     if longest is not None:
         found.append(f"stages.main.length={min(recipe.stages['main'].length, longest)}")
+    if start.speech is not None and start.speech.reverse:
+        found.append("stages.main.reverse=true")  # as it has learnt to read
     return [*found, *wishes.settings]
 
 

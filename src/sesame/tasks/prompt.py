@@ -28,8 +28,9 @@ from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.generate import Settings, Speaker, generate, judge
 from sesame.progress import Bar, say
-from sesame.tasks.speak import Voice
+from sesame.tasks.speak import Voice, turned
 from sesame.text import Tokenizer
+from sesame.text.template import around
 
 By = Literal["sum", "mean", "calibrated", "pmi"]
 NOTHING = ("N/A", "[MASK]", "")  # Zhao et al. 2021, section 5: texts without content
@@ -195,7 +196,7 @@ class Prompter:
             raise SesameError(
                 f"an answer of {room} tokens leaves no room in a model of {self.longest}; shorten the words"
             )
-        found, fewer, cut = [], 0, 0
+        found, fewer, cut, ends = [], 0, 0, around(self.tokenizer) if answers else ((), ())
         for text in texts:
             ids = self._ids(BETWEEN.join([*shots, text]))
             left = len(shots)
@@ -205,9 +206,9 @@ class Prompter:
             fewer += left < len(shots)
             if most is not None and len(ids) > most:
                 cut += 1
-                front = 0 if answers else len(self.voice.before)
+                front = len(ends[0] if answers else self.voice.before)
                 ids = [*ids[:front], *ids[len(ids) - most + front :]]
-            found.append(ids)
+            found.append(turned(ids, *map(len, ends)) if self.voice.reverse else ids)
         size = f"the model's {self.longest} tokens"
         if fewer:
             say(

@@ -113,7 +113,7 @@ def _inputs(
                 raise SesameError(
                     f"{place}: has {len(ids)} tokens and the model takes {longest}; shorten it to leave room"
                 )
-    return [_reversed(ids, *map(len, around(tokenizer))) for ids in inputs] if voice.reverse else inputs
+    return [turned(ids, *map(len, around(tokenizer))) for ids in inputs] if voice.reverse else inputs
 
 
 def _together(places: Sequence[str]) -> str:
@@ -123,7 +123,7 @@ def _together(places: Sequence[str]) -> str:
     return front + ", ".join(place[len(front) :] for place in places) if same else ", ".join(places)
 
 
-def _reversed(ids: list[int], front: int, back: int) -> list[int]:
+def turned(ids: list[int], front: int, back: int) -> list[int]:
     """From its end; the tokens around it stay where they are."""
     end = len(ids) - back
     return [*ids[:front], *reversed(ids[front:end]), *ids[end:]]
