@@ -14,6 +14,7 @@ from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.evaluate.perplexity import Reading, Surprise, perplexity
 from sesame.objectives import MaskedLMHead
+from sesame.text import Tokenizer
 from tests.languages import word_tokenizer
 
 WORDS = [f"w{letter}" for letter in "abcdefghijklmno"]
@@ -117,6 +118,15 @@ def test_who_knows_nothing_chooses_among_all(capsys: pytest.CaptureFixture[str])
     assert found.bits_per_byte == pytest.approx(6 * math.log2(VOCAB) / 20)
     assert found.figures()["unknown"] == found.unknown == 1
     assert "1 pieces are unknown" in capsys.readouterr().err
+
+
+def test_a_separator_is_nothing_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    """GPT-2 has one token for both."""
+    parts = causal()
+    assert parts.tokenizer is not None
+    parts.tokenizer = Tokenizer(parts.tokenizer.backend, {**parts.tokenizer.roles, "unk": "[SEP]"})
+    assert perplexity(parts, texts(0)).unknown == 0
+    assert "unknown" not in capsys.readouterr().err
 
 
 def test_bad_wishes_are_told() -> None:

@@ -118,7 +118,8 @@ def perplexity(
         nats += float(_nats(head, table, states, labels.to(table.device)))
         if progress is not None:
             progress.advance(int((labels != IGNORE).sum()))
-    unknown = sum(row.count(tokenizer.id("unk")) for row in rows) if tokenizer.has("unk") else 0
+    # counted without separators, which are the same token in GPT-2
+    unknown = sum(row.count(tokenizer.id("unk")) for row in ids) if tokenizer.has("unk") else 0
     if unknown:
         say(f"perplexity: {unknown:,} pieces are unknown to the tokenizer; scores by word and by byte are flattered")
     words, size = sum(len(text.split()) for text in texts), sum(len(text.encode("utf-8", "replace")) for text in texts)
