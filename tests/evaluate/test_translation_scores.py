@@ -159,3 +159,19 @@ def test_mistakes_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
     with pytest.raises(SesameError, match="pip install sacrebleu"):
         corpus_score(Bleu(), ["a"], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("how", "gold", "told"),
+    [
+        (Bleu(), "这只狗 ran 在睡觉。", True),
+        (Bleu("zh"), "这只狗在睡觉。", False),
+        (Bleu(), "개가 자고 있다.", False),
+        (Bleu(), "собака спит", False),
+        (Bleu(), "ของ ครับ", True),
+        (Bleu(), "...", False),
+    ],
+)
+def test_scripts_without_spaces_are_told(how: Bleu, gold: str, told: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus_score(how, [gold], [gold])
+    assert ("go by chrF" in capsys.readouterr().err) == told

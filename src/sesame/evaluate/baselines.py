@@ -29,8 +29,8 @@ from sesame.data.sentences import split_sentences
 from sesame.errors import SesameError
 from sesame.progress import say
 
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003134f"
-WORD = rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+"
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003134f"
+WORD = rf"[{UNSPACED}]|[^\W{UNSPACED}]+"
 MOST_FEATURES = 30_000  # of words, and as many of characters
 LONGEST_TEXT = 2_000  # characters whose runs are counted; words are counted to the end
 MOST_ROWS, MOST_WORK = 20_000, 3_000_000  # training rows; rows times classes

@@ -13,6 +13,7 @@ signature, as papers do. References come by example, [["a cat", "one cat"], ["a 
 them; examples may have different numbers of them.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ import numpy as np
 
 from sesame.errors import SesameError
 from sesame.evaluate import check_pairs
+from sesame.evaluate.baselines import UNSPACED
 from sesame.evaluate.statistics import Floats, Ints, bootstrap_interval, each, paired_bootstrap_metric
 from sesame.progress import say
 
@@ -71,9 +73,11 @@ class CorpusScore:
 
 def corpus_score(how: Bleu | ChrF, gold: Gold, said: Sequence[str], rounds: int = 0, seed: int = 0) -> CorpusScore:
     """The score of a whole test set; with `rounds` of resampling also its interval."""
-    columns = _columns(references(gold, said))
+    wanted = references(gold, said)
+    columns = _columns(wanted)
     if isinstance(how, Bleu):
         _warn_if_tokenized(how, said)
+        _warn_if_unspaced(how, wanted)
     metric = _metric(how)
     found = metric.corpus_score(list(said), columns)
     signature = str(metric.get_signature())
@@ -152,4 +156,14 @@ def _warn_if_tokenized(how: Bleu, said: Sequence[str]) -> None:
         say(
             f"{apart:,} of {len(said):,} translations end in a full stop that stands apart: they look tokenized, and BLEU "
             "would count other words than in plain text; give plain text on both sides"
+        )
+
+
+def _warn_if_unspaced(how: Bleu, wanted: list[list[str]]) -> None:
+    letters = [letter for texts in wanted for text in texts for letter in text if letter.isalpha()]
+    apart = sum(map(bool, map(re.compile(f"[{UNSPACED}]").match, letters)))
+    if how.tokenizer not in ("zh", "char") and 2 * apart > len(letters):
+        say(
+            "BLEU counts what stands between spaces, and the script of these references has none: go by chrF, or in Python "
+            'by Bleu("zh") or Bleu("char")'
         )
