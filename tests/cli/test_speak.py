@@ -86,6 +86,8 @@ def test_empty_lines_keep_their_place(cli: Cli, answers: Path, tmp_path: Path) -
     assert "3 of 6 lines are empty" in result.err
     piped = cli("translate", answers, given=b"wa\n\nwb wc\n").fine().out.split("\n")
     assert piped[:3] == lines[:3]
+    several = cli("translate", answers, "--best", 2, "--beams", 2, given=b"wa\n\nwb wc\n").fine().out.splitlines()
+    assert [bool(line) for line in several] == [True, True, False, False, True, True], "n lines for each, read by n"
 
 
 def test_what_every_answer_begins_with(cli: Cli, answers: Path) -> None:
@@ -187,6 +189,10 @@ def test_settings_that_cannot_be(cli: Cli, answers: Path, decoder: Path) -> None
     cli("translate", answers, "wa", "--best", 9).refused("beams")
     cli("translate", answers, "wa", "--penalty", "odd").refused("penalty")
     cli("generate", decoder, "wa", "--temperature", 0).refused("temperature")
+    cli("generate", decoder, "wa", "--beams", 3, "--temperature", 0.5).refused("--beams 3 does not draw")
+    cli("generate", decoder, "wa", "--greedy", "--top-p", 0.5).refused("--greedy does not draw")
+    cli("generate", decoder, "wa", "--greedy", "--beams", 3).refused("give one of them")
+    cli("generate", decoder, "wa", "--greedy", "--top-p", 1, "--most", 2).fine()
     cli("translate", answers, given=b" \n").refused("holds no text")
 
 

@@ -12,6 +12,7 @@ BEST = typer.Option(1, min=1, help="How many answers for each text.")
 MOST = typer.Option(None, min=1, help="New tokens at most.")
 FEWEST = typer.Option(0, min=0, help="New tokens at least.")
 NO_REPEAT = typer.Option(0, min=0, help="No n-gram of this size comes twice; 0: they may.")
+TOP_P = 0.9
 BATCH = typer.Option(32, min=1, help="Texts at a time.")
 
 
@@ -57,7 +58,7 @@ def generate(
     beams: int = typer.Option(1, min=1, help="Search with so many hypotheses, instead of drawing."),
     temperature: float = typer.Option(1.0, help="Below 1: bolder, above: wilder."),
     top_k: int = typer.Option(0, min=0, help="Draw from the k likeliest tokens; 0: from all."),
-    top_p: float = typer.Option(0.9, help="Draw from the fewest tokens that hold this share of the probability."),
+    top_p: float = typer.Option(TOP_P, help="Draw from the fewest tokens that hold this share of the probability."),
     seed: int = typer.Option(0, help="Another seed draws other tokens."),
     best: int = BEST,
     most: int | None = MOST,
@@ -71,11 +72,25 @@ def generate(
 
     Example: sesame generate runs/gpt "Once upon a time" --top-p 0.9 --best 3
     """
+    _check_draws(greedy, beams, (temperature, top_k, top_p))
     wanted = numbered_lines(texts, file, empty=True)
     settings: dict[str, Any] = {"best": best, "fewest": fewest, "no_repeat": no_repeat, "beams": beams}
     if not greedy and beams == 1:
         settings |= {"sample": True, "seed": seed, "temperature": temperature, "top_k": top_k, "top_p": top_p}
     _speak("generate", model, device, wanted, settings, most, "", batch, json)
+
+
+def _check_draws(greedy: bool, beams: int, filters: tuple[float, int, float]) -> None:
+    """A search would drop in silence what is said of draws; `top_p` is known to be meant where it is not the default."""
+    from sesame.errors import SesameError
+
+    if greedy and beams > 1:
+        raise SesameError(f"--greedy follows one text and --beams {beams} several; give one of them")
+    if (greedy or beams > 1) and filters not in ((1.0, 0, TOP_P), (1.0, 0, 1.0)):
+        search = "--greedy" if greedy else f"--beams {beams}"
+        raise SesameError(
+            f"--temperature, --top-k and --top-p are for drawing, and {search} does not draw; leave it out"
+        )
 
 
 def _speak(
@@ -105,7 +120,7 @@ def _speak(
         else:
             said = iter(loaded.generate(given, batch=batch, shown=shown, places=places, **settings))
     for _, text in texts:
-        answers = next(said) if text.strip() else [Said("", 0.0, 0.0, True, [])]
+        answers = next(said) if text.strip() else [Said("", 0.0, 0.0, True, [])] * (1 if json else settings["best"])
         if json:
             all = [{"text": a.text, "score": a.score, "logprob": a.logprob, "ended": a.ended} for a in answers]
             typer.echo(jsonlib.dumps({"text": text, "answers": all}, ensure_ascii=False))
