@@ -53,3 +53,9 @@ def test_bad_trees(text: str, options: list[str], word: str, cli: Cli, tmp_path:
     (tmp_path / "a.mrg").write_text(text)
     cli("trees", tmp_path / "a.mrg", "--out", tmp_path / "out.jsonl", *options).refused(word)
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_pairs_have_the_name_of_what_they_are(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.mrg").write_text(TREES)
+    for name in ("pairs.tsv", "pairs.jsonl.gz"):
+        cli("trees", tmp_path / "a.mrg", "--out", tmp_path / name).refused("must end in .jsonl")

@@ -39,6 +39,16 @@ def test_brackets_of_answers() -> None:
     assert score_answers(TREES, ["nothing"] * 8, trees=True).values["brackets"] == 0
 
 
+def test_trees_without_tags_are_not_counted_as_evalb_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a full stop hangs does not matter there; without its tag nobody knows that it is one."""
+    gold, said = ["(S (NP NN )NP (VP VBZ )VP . )S"], ["(S (NP NN )NP (VP VBZ . )VP )S"]
+    assert score_answers(gold, said, trees=True).values["brackets"] == 1
+    assert "evalb" not in capsys.readouterr().err
+    bare = [[" ".join(w if w[0] in "()" else "XX" for w in text.split()) for text in side] for side in (gold, said)]
+    assert score_answers(*bare, trees=True).values["brackets"] == pytest.approx(2 / 3)
+    assert "punctuation counts as words, which evalb leaves out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_better_system_is_told(metric: str) -> None:
     gold, good, bad = (TREES, TREES, ["(S XX )S"] * 8) if metric == "brackets" else (GOLD, GOOD, BAD)

@@ -108,9 +108,12 @@ def trees(
 
     from sesame.cli.show import check_new
     from sesame.data.trees import bare, linearize, read_trees
+    from sesame.errors import SesameError
     from sesame.files import write_whole
     from sesame.progress import say
 
+    if out.suffix != ".jsonl":
+        raise SesameError(f"--out {out}: must end in .jsonl, by which others know that its lines are JSON")
     check_new(out)
     lines, empty = [], 0
     for tree in read_trees(files):

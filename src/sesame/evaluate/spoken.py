@@ -20,7 +20,7 @@ from sesame.config import read_toml
 from sesame.data.languages import PAIRED
 from sesame.data.parallel import Counted, find_columns, named_fields, read_pairs
 from sesame.data.questions import is_template, read_questions
-from sesame.data.trees import Tree, delinearize
+from sesame.data.trees import ANY, Tree, delinearize
 from sesame.errors import SesameError
 from sesame.evaluate.brackets import bracket_counts, bracket_scores
 from sesame.evaluate.classification import share
@@ -109,6 +109,11 @@ def _letters(gold: Sequence[str]) -> Letters:
 
 def _trees(gold: Sequence[str], said: Sequence[str]) -> tuple[list[Tree], list[Tree | None]]:
     wanted = [delinearize(text, leaves="tags").tree for text in gold]
+    if {tag for tree in wanted for tag in tree.tags} == {ANY}:
+        say(
+            f"brackets: no tags stand in trees of {ANY}, so punctuation counts as words, which evalb leaves out; "
+            "`sesame trees --leaves tags` makes trees that tell"
+        )
     given = [delinearize(text, tree.words, tree.tags) for text, tree in zip(said, wanted, strict=True)]
     mended = sum(found.repairs > 0 for found in given)
     if mended:
