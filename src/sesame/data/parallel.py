@@ -230,7 +230,7 @@ def _headed(file: Path) -> tuple[str, str] | None:
     first = next((text for _, text, _ in lines(file, LONGEST, None) if text.strip()), "")
     names = [fold(cell) for cell in first.split("\t")]
     found = next((pair for pair in GUESSES if set(pair) <= set(names)), None)
-    return None if tuple(names[:2]) in GUESSES else found
+    return None if found is None or tuple(names[:2]) in GUESSES else (found[0], found[1])
 
 
 def _is_heading(cells: list[str], place: str) -> bool:
@@ -270,7 +270,7 @@ def _json_row(text: str, place: str) -> dict[str, Any]:
         row = row["translation"]
     if not isinstance(row, dict):
         raise SesameError(f"{place}: is not an object with two texts; mend or remove the line")
-    return without_lone_surrogates(row) if "\\u" in text else row  # type: ignore[no-any-return]
+    return without_lone_surrogates(row) if "\\u" in text else row
 
 
 def _two_texts(row: dict[str, Any], place: str) -> tuple[str, str]:
