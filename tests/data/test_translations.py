@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sesame.data.build import build_pairs
-from sesame.data.parallel import Counted, Pair, named_fields, read_pairs
+from sesame.data.parallel import Counted, Pair, find_columns, named_fields, read_pairs
 from sesame.errors import SesameError
 from tests.languages import word_tokenizer
 
@@ -78,8 +78,9 @@ def test_fields_are_chosen_and_empty_sides_left_out(tmp_path: Path) -> None:
 def test_what_is_wrong_gets_one_sentence(tmp_path: Path, files: dict[str, str], words: str) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
+    paths = [tmp_path / name for name in files]
     with pytest.raises(SesameError, match=words):
-        list(read_pairs([tmp_path / name for name in files]))
+        list(read_pairs(paths, named_fields(paths, ("en", "de"))))
     with pytest.raises(SesameError, match="no such file"):
         list(read_pairs([tmp_path / "missing.tsv"]))
 
@@ -97,6 +98,8 @@ HEADED = {
     "behind.tsv": "id\tsource\ttarget\n1\ta dog\tein Hund\n2\tyes\tja\n",
     "orders.jsonl": '{"one": "a dog", "other": "ein Hund"}\n{"other": "ja", "one": "yes"}\n',
     "said.csv": "target,source\nein Hund,a dog\nja,yes\n",
+    "loud.jsonl": '{"DE": "ein Hund", "EN": "a dog"}\n{"De": "ja", "En": "yes"}\n',
+    "values.jsonl": '{"a": "a dog", "b": "ein Hund", "langs": ["en", "de"]}\n{"a": "yes", "b": "ja"}\n',
     "lines.jsonl": '{"de": "ein Hund", "en": "a dog"}\n{"de": "ja", "en": "yes"}\n',
 }
 
@@ -136,3 +139,12 @@ def test_odd_values_of_json_are_no_texts_or_mended(tmp_path: Path) -> None:
         ("smile \ufffd", "Lachen")
     ]
     assert counted == Counted(pairs=1, empty=1)
+
+
+def test_translations_in_fields_of_their_own_need_not_stand_first(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"id": "7", "translation": {"de": "ja", "en": "yes"}}\n')
+    assert find_columns(file, None, None) is None
+    assert find_columns(file, "en", "de") == ("en", "de")
+    file.write_text('{"translation": "ja", "text": "yes"}\n')
+    assert find_columns(file, "text", None) == ("text", "translation")

@@ -109,7 +109,7 @@ def find_columns(path: str | Path, source: str | None, target: str | None) -> tu
         if source or target:
             raise SesameError(f"{file}: plain text has no columns; leave --source and --target out")
         return None
-    if _kind(file) == "json" and next(iter(_json_names(file)), "") == "translation":
+    if _kind(file) == "json" and isinstance(_first_row(file).get("translation"), dict):
         return (source, target) if source and target else None
     table = read_table(file, [name for name in (source, target) if name] or GUESSED)
     named = [
@@ -137,14 +137,14 @@ def _guess(table: Table) -> tuple[str, str] | None:
     return None if found is None else (table.folded[found[0]], table.folded[found[1]])
 
 
-def _json_names(file: Path) -> list[str]:
-    """The fields of the first line; a line that is no JSON has none, and is told about by who reads it."""
+def _first_row(file: Path) -> dict[str, Any]:
+    """The first line; one that is no JSON has no fields, and is told about by who reads it."""
     first = next((text for _, text, _ in lines(file, LONGEST, None) if text.strip()), "")
     try:
         row = json.loads(first)
-    except ValueError:
-        return []
-    return list(row) if isinstance(row, dict) else []
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
 def _column(table: Table, name: str, role: str) -> str:
@@ -163,13 +163,15 @@ def named_fields(paths: Sequence[str | Path], languages: tuple[str, str]) -> tup
 
 
 def _names(file: Path, wanted: tuple[str, str]) -> set[str]:
-    """The fields of the first line, or the columns of a table; of JSON, those that are wanted."""
+    """The fields of the first line, or the columns of a table."""
     if _kind(file) == "whole":
         return set(read_table(file, wanted).folded)
     first = next((text for _, text, whole in lines(file, LONGEST, None) if text.strip() and whole), "")
     if _kind(file) == "table":
         return {fold(cell) for cell in first.split("\t")}
-    return {fold(name) for name in wanted if json.dumps(name) in first}
+    row = _first_row(file)
+    inner = row.get("translation")
+    return set(map(fold, inner if isinstance(inner, dict) else row))
 
 
 def _kind(file: Path) -> str:
@@ -221,7 +223,7 @@ def _one_file(file: Path, kind: str, fields: tuple[str, str] | None, progress: P
         else:
             row = _json_row(text, place)
             fields = fields or _two_texts(row, place)  # of the first line: others may name them in another order
-            source, target = (_text(row, name, place) for name in fields)
+            source, target = (_text(row, _as_written(row, name), place) for name in fields)
             yield Pair(source.strip(), target.strip(), place)
 
 
@@ -281,6 +283,11 @@ def _two_texts(row: dict[str, Any], place: str) -> tuple[str, str]:
             f"{place}: two fields with text are needed to guess, found {have}; call them by the languages' names"
         )
     return names[0], names[1]
+
+
+def _as_written(row: dict[str, Any], name: str) -> str:
+    """A field in its own capitals, as tables find their columns."""
+    return name if name in row else next((key for key in row if fold(key) == fold(name)), name)
 
 
 def _text(row: dict[str, Any], name: str, place: str) -> str:
