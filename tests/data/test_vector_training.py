@@ -92,6 +92,20 @@ def test_gensim_trains_the_others(tmp_path: Path, kind: str) -> None:
     assert np.array_equal(found.matrix, again.matrix)
 
 
+@pytest.mark.parametrize("kind", ["word2vec", "fasttext"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_text_on_one_line_is_read_to_its_end(tmp_path: Path, kind: str) -> None:
+    """Gensim itself would read 10,000 words of a sentence."""
+    pytest.importorskip("gensim")
+    words = "a b c d".split() * 2500 + "x y x z".split() * 600
+    (tmp_path / "one.txt").write_text(" ".join(words) + "\n")
+    (tmp_path / "two.txt").write_text(" ".join(words[:10_000]) + "\n" + " ".join(words[10_000:]) + "\n")
+    how = Training(kind, width=4, epochs=1)
+    one, two = (train_vectors([tmp_path / f"{name}.txt"], how)[0] for name in ("one", "two"))
+    assert one.words == two.words
+    assert np.array_equal(one.matrix, two.matrix)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_fasttext_file_has_the_letters_of_gensim(tmp_path: Path) -> None:
     pytest.importorskip("gensim")
