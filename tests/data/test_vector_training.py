@@ -97,7 +97,7 @@ def test_gensim_trains_the_others(tmp_path: Path, kind: str) -> None:
 def test_a_text_on_one_line_is_read_to_its_end(tmp_path: Path, kind: str) -> None:
     """Gensim itself would read 10,000 words of a sentence."""
     pytest.importorskip("gensim")
-    words = "a b c d".split() * 2500 + "x y x z".split() * 600
+    words = ["a", "b", "c", "d"] * 2500 + ["x", "y", "x", "z"] * 600
     (tmp_path / "one.txt").write_text(" ".join(words) + "\n")
     (tmp_path / "two.txt").write_text(" ".join(words[:10_000]) + "\n" + " ".join(words[10_000:]) + "\n")
     how = Training(kind, width=4, epochs=1)
