@@ -106,12 +106,14 @@ def test_a_text_on_one_line_is_read_to_its_end(tmp_path: Path, kind: str) -> Non
     assert np.array_equal(one.matrix, two.matrix)
 
 
+@pytest.mark.parametrize("least", [0, 1, 3])
 @pytest.mark.filterwarnings("ignore")
-def test_a_fasttext_file_has_the_letters_of_gensim(tmp_path: Path) -> None:
+def test_a_fasttext_file_has_the_letters_of_gensim(tmp_path: Path, least: int) -> None:
     pytest.importorskip("gensim")
-    from gensim.models.fasttext import save_facebook_model
+    from gensim.models.fasttext import FastText, save_facebook_model
 
-    _, model = train_vectors([corpus(tmp_path, 2)], Training("fasttext", width=8, epochs=2, min_count=2))
+    words = [line.lower().split() for line in corpus(tmp_path, 2).read_text().split("\n")]
+    model = FastText(words, vector_size=8, epochs=2, min_count=2, min_n=least, bucket=1000)
     save_facebook_model(model, str(tmp_path / "f.bin"))
     found = read_vectors(tmp_path / "f.bin", policy="letters")
     for word in ("cat", "left0", "cats", "лук", "left9"):
