@@ -212,7 +212,9 @@ def test_what_was_read_last_counts_most_where_sources_are_turned() -> None:
     batch = Batch(torch.zeros(2, 5, dtype=torch.long), lengths)
     task = build_task("classify", TaskConfig("classify", ("a", "b"), pooling="rising"), cove)
     found = task.features(Encoded(batch, [states, states]))[0]
-    for row, read in enumerate(([1, 4, 3, 2, 5], [1, 3, 2, 4])):  # the ends stay, what is between them comes from behind
+    for row, read in enumerate(
+        ([1, 4, 3, 2, 5], [1, 3, 2, 4])
+    ):  # the ends stay, what is between them comes from behind
         shares = torch.tensor(read) / sum(read)
         torch.testing.assert_close(found[row], (shares[:, None] * states[row, : len(read)]).sum(0))
 

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesame.backbones import Backbone, CoVeConfig, Encoded
+from sesame.backbones.base import at_end
 from sesame.backbones.cove import turned
 from sesame.data.batch import Batch, Targets
 from sesame.data.examples import Example
@@ -51,8 +52,7 @@ class Block(nn.Module):
 class PooledTask(Task):
     def __init__(self, name: str, config: TaskConfig, backbone: Backbone, outputs: int, dropout: float) -> None:
         super().__init__(name, config, backbone, outputs, dropout)
-        # Where a text's state is read: [CLS], or the last token of a backbone that reads from left to right.
-        self.at_end = backbone.cls_last or bool(getattr(getattr(backbone, "config", None), "causal", False))
+        self.at_end = at_end(backbone)
         c = backbone.config
         self.turned = (c.front, c.back) if isinstance(c, CoVeConfig) and c.reverse else None
         self.block = None
