@@ -175,7 +175,7 @@ def outputs_of(batch: Batch) -> Tensor:
 
 
 def at_end(backbone: Any) -> bool:
-    """Whether the last token's state stands for a whole text, as [CLS] there or where nobody looks ahead; else the first's."""
+    """Whether the last token's state stands for a text, being [CLS] or where nobody looks ahead; else the first one's."""
     return bool(getattr(backbone, "cls_last", False) or getattr(getattr(backbone, "config", None), "causal", False))
 
 
