@@ -205,6 +205,7 @@ def elmo(folder: Path) -> Path:
     return folder
 
 
+LONG = "விஸ்வவித்தியாலயங்களின்"  # of 66 bytes; a char-CNN reads 48 of them
 TINY = ("width=16", "table_width=8", "filters=[[3, 8]]")
 
 
@@ -212,7 +213,7 @@ def test_a_tagger_from_files_starts_with_vectors_and_the_language_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = write_rows(tmp_path / "train.conll", 20, 0)
-    (tmp_path / "vectors.txt").write_text("3 4\nba 1 2 3 4\nlo 5 6 7 8\nunheard -1 -1 -1 -1\n")
+    (tmp_path / "vectors.txt").write_text(f"4 4\nba 1 2 3 4\nlo 5 6 7 8\nunheard -1 -1 -1 -1\n{LONG} 9 9 9 9\n")
     lm = elmo(tmp_path / "elmo")
     made = make_tagger(
         tmp_path / "tagger",
@@ -229,6 +230,7 @@ def test_a_tagger_from_files_starts_with_vectors_and_the_language_model(
     table = parts.backbone.tokens.weight
     assert table[words["ba"]].tolist() == [1, 2, 3, 4]
     assert table[words["Unheard"]].tolist() == [-1, -1, -1, -1]
+    assert table[words[LONG]].tolist() == [9, 9, 9, 9]
     assert table[words["in"]].abs().max() <= 0.1
     assert "words have a vector" in capsys.readouterr().err
     theirs, ours = load_parts(lm), parts.backbone.lm  # letters are read alike, whatever the tokenizer

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import sesame
-from sesame.backbones import LSTM, Encoded, LSTMConfig, RecurrentSeq2Seq
+from sesame.backbones import LSTM, CoVe, CoVeConfig, Encoded, LSTMConfig, RecurrentSeq2Seq
 from sesame.checkpoint.folder import load_parts
 from sesame.data.batch import Batch, Targets
 from sesame.errors import SesameError
@@ -171,13 +171,15 @@ def test_the_encoder_of_an_autoencoder_learns_a_task(reverse: str, files: Path, 
     parts, reader = load_parts(again), open_start(str(again))
     assert isinstance(parts.backbone, RecurrentSeq2Seq)
     assert reader.tokenizer is not None
-    ids = torch.tensor([reader.tokenizer.encode("we have seen some iron").ids])
-    batch = Batch(ids.flip(1) if reverse == "true" else ids, torch.tensor([ids.shape[1]]), full=True)
+    ids = torch.tensor([reader.tokenizer.encode("we have seen some iron", special=True).ids])
+    assert isinstance(reader.backbone, CoVe if reverse == "true" else LSTM)  # as it was taught, [SEP] is read last
+    order = [*range(ids.shape[1] - 2, -1, -1), ids.shape[1] - 1] if reverse == "true" else [*range(ids.shape[1])]
+    batch = Batch(ids[:, order], torch.tensor([ids.shape[1]]), full=True)
     walked = parts.backbone.encoder.eval()(parts.backbone.tokens(batch.ids))
     states = reader.backbone.eval()(Batch(ids, batch.lengths, full=True)).last
-    torch.testing.assert_close(states[0], walked.top[0].flip(0) if reverse == "true" else walked.top[0])
+    torch.testing.assert_close(states[0, :, -16:], walked.top[0, order])
     taught(again, files, tmp_path / "taught", "dai-le", "epochs=1")
-    assert isinstance(load_parts(tmp_path / "taught" / "final").backbone, LSTM)
+    assert isinstance(load_parts(tmp_path / "taught" / "final").backbone, type(reader.backbone))
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -202,6 +204,19 @@ def test_poolings_are_their_formulas(seed: int, backward: bool) -> None:
         shares = torch.arange(1.0, size + 1) / size
         shares = shares.flip(0) if backward else shares
         torch.testing.assert_close(found["rising"][row], (shares[:, None] * here).sum(0) / shares.sum())
+
+
+def test_what_was_read_last_counts_most_where_sources_are_turned() -> None:
+    cove = CoVe(CoVeConfig(9, 3, 3, 1, bidirectional=False, reverse=True, front=1, back=1))
+    states, lengths = torch.randn(2, 5, 6), torch.tensor([5, 4])
+    batch = Batch(torch.zeros(2, 5, dtype=torch.long), lengths)
+    task = build_task("classify", TaskConfig("classify", ("a", "b"), pooling="rising"), cove)
+    found = task.features(Encoded(batch, [states, states]))[0]
+    for row, read in enumerate(
+        ([1, 4, 3, 2, 5], [1, 3, 2, 4])
+    ):  # the ends stay, what is between them comes from behind
+        shares = torch.tensor(read) / sum(read)
+        torch.testing.assert_close(found[row], (shares[:, None] * states[row, : len(read)]).sum(0))
 
 
 def test_the_numbers_of_the_paper() -> None:

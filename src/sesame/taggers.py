@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from sesame import chance
@@ -30,7 +29,7 @@ from sesame.files import whole_folder
 from sesame.progress import say
 from sesame.tasks.tag import words_of
 from sesame.text import Tokenizer
-from sesame.text.characters import GOES_ON, spelling_of
+from sesame.text.characters import written_as
 from sesame.text.train import train_tokenizer
 
 MOST_WORDS = 2_000_000  # of a tokenizer
@@ -142,15 +141,11 @@ def _put(tagger: Tagger, vectors: Vectors, tokenizer: Tokenizer) -> None:
 
 
 def words_of_tokens(tokenizer: Tokenizer) -> dict[int, str]:
-    """Which word a token is, by its id, for those that begin one."""
-    spelling = spelling_of(tokenizer)
-    specials = set(tokenizer.ids().values())
-    spelled = {
-        int(id): bytes((spelling.letters[id][spelling.letters[id] > 0] - 1).astype(np.uint8))
-        for id in np.flatnonzero(spelling.starts != GOES_ON)
-        if int(id) not in specials
-    }
-    return {id: found.decode("utf-8", "ignore") for id, found in spelled.items() if found}
+    """Which word a token is, by its id, for those that begin one; the whole word, also where models read less of it."""
+    read, specials = written_as(tokenizer), set(tokenizer.ids().values())
+    spelled = {id: read(token) for id, token in enumerate(tokenizer.tokens()) if id not in specials}
+    words = {id: written.decode("utf-8", "ignore") for id, (written, begins) in spelled.items() if begins}
+    return {id: word for id, word in words.items() if word}
 
 
 def _card(lm: str | None, vectors: str | None, config: TaggerConfig) -> str:

@@ -198,6 +198,7 @@ def test_mistakes_are_told() -> None:
     assert BACKBONES["bilm"] == (BiLM, BiLMConfig)
     for wrong in (
         {"width": 7},
+        {"cell": 6},
         {"depth": 0},
         {"filters": ()},
         {"filters": ((60, 3),)},

@@ -56,6 +56,24 @@ def test_find_takes_whole_words_in_any_case() -> None:
     assert len(find("play", [document], most=2)) == 2
 
 
+@pytest.mark.parametrize(
+    ("word", "text", "wanted"),
+    [
+        ("银行", "我们去银行取钱", [3]),  # no space tells where it ends
+        ("銀行*", "銀行に行く", [0]),
+        ("อาหาร", "ที่นี่มีอาหารไทย", [8]),
+        ("ที", "ที่นี่", []),  # a tone more is another syllable
+        ("कम", "कमी है। यह कम है", [11]),  # a vowel more is another word
+        ("कम*", "कमी है", [0]),
+        ("cafe", "cafe\u0301 cafe", [6]),
+        ("می", "می\u200cخواهم می", [9]),
+    ],
+)
+def test_find_knows_marks_and_scripts_without_spaces(word: str, text: str, wanted: list[int]) -> None:
+    found = find(word, [Document(text, "", 1)])
+    assert [text.index(one.text) + one.start for one in found] == wanted
+
+
 @pytest.mark.parametrize("kind", ["encoder", "bilm"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_vector_is_the_state_of_the_word_in_its_sentence(kind: str, seed: int, tokenizer: Tokenizer) -> None:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sesame.checkpoint.folder import save_parts
+from sesame.backbones import SkipThoughtConfig, build_backbone
+from sesame.checkpoint.folder import Parts, save_parts
 from tests.cli.calling import Cli
+from tests.languages import word_tokenizer
 from tests.test_pictures import parts, translations
 
 
@@ -31,10 +33,27 @@ def test_vectors_of_a_file(cli: Cli, tmp_path: Path) -> None:
     cli("picture", "vectors", tmp_path / "v.txt", "--file", tmp_path / "t.tsv", "--labelled", "--out", out).fine()
     assert "kind1" in out.read_text()
     assert "8 texts" in out.read_text()
+    (tmp_path / "t.txt").write_text("w1\nw2\nw3\nno known one\n")
+    asked = ("picture", "vectors", tmp_path / "v.txt", "--file", tmp_path / "t.txt", "--out", tmp_path / "u.svg")
+    assert "1 of 4 texts hold no word that has a vector" in cli(*asked).fine().err
     (tmp_path / "t.txt").write_text("w1 w2\nw3\n")
     asked = ("picture", "vectors", tmp_path / "v.txt", "--file", tmp_path / "t.txt", "--out", tmp_path / "w.png")
     cli(*asked).refused("2 texts are too few")
     cli(*asked, "--labelled").refused("text 1 has no tab")
+
+
+def test_a_model_pools_as_it_does_for_embed(cli: Cli, tmp_path: Path) -> None:
+    """Skip-thought's vector of a sentence stands at its end."""
+    (tmp_path / "model").mkdir()
+    config = SkipThoughtConfig(20, width=8, inner=8)
+    save_parts(tmp_path / "model", Parts(build_backbone(config), {}, word_tokenizer(["a", "b", "c"])))
+    (tmp_path / "t.txt").write_text("a b\nb c\na c b\n")
+    asked = ("picture", "vectors", tmp_path / "model", "--file", tmp_path / "t.txt")
+    drawn = []
+    for name, more in {"asked.svg": (), "cls.svg": ("--pooling", "cls"), "mean.svg": ("--pooling", "mean")}.items():
+        cli(*asked, *more, "--out", tmp_path / name).fine()
+        drawn.append((tmp_path / name).read_bytes())
+    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_lengths(cli: Cli, tmp_path: Path) -> None:

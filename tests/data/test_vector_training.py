@@ -93,12 +93,28 @@ def test_gensim_trains_the_others(tmp_path: Path, kind: str) -> None:
     assert np.array_equal(found.matrix, again.matrix)
 
 
+@pytest.mark.parametrize("kind", ["word2vec", "fasttext"])
 @pytest.mark.filterwarnings("ignore")
-def test_a_fasttext_file_has_the_letters_of_gensim(tmp_path: Path) -> None:
+def test_a_text_on_one_line_is_read_to_its_end(tmp_path: Path, kind: str) -> None:
+    """Gensim itself would read 10,000 words of a sentence."""
     pytest.importorskip("gensim")
-    from gensim.models.fasttext import save_facebook_model
+    words = ["a", "b", "c", "d"] * 2500 + ["x", "y", "x", "z"] * 600
+    (tmp_path / "one.txt").write_text(" ".join(words) + "\n")
+    (tmp_path / "two.txt").write_text(" ".join(words[:10_000]) + "\n" + " ".join(words[10_000:]) + "\n")
+    how = Training(kind, width=4, epochs=1)
+    one, two = (train_vectors([tmp_path / f"{name}.txt"], how)[0] for name in ("one", "two"))
+    assert one.words == two.words
+    assert np.array_equal(one.matrix, two.matrix)
 
-    _, model = train_vectors([corpus(tmp_path, 2)], Training("fasttext", width=8, epochs=2, min_count=2))
+
+@pytest.mark.parametrize("least", [0, 1, 3])
+@pytest.mark.filterwarnings("ignore")
+def test_a_fasttext_file_has_the_letters_of_gensim(tmp_path: Path, least: int) -> None:
+    pytest.importorskip("gensim")
+    from gensim.models.fasttext import FastText, save_facebook_model
+
+    words = [line.lower().split() for line in corpus(tmp_path, 2).read_text().split("\n")]
+    model = FastText(words, vector_size=8, epochs=2, min_count=2, min_n=least, bucket=1000)
     save_facebook_model(model, str(tmp_path / "f.bin"))
     found = read_vectors(tmp_path / "f.bin", policy="letters")
     for word in ("cat", "left0", "cats", "лук", "left9"):

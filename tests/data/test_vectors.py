@@ -61,6 +61,14 @@ def test_a_name_without_a_known_ending_is_decided_by_looking(tmp_path: Path) -> 
         assert np.array_equal(read_vectors(tmp_path / name).matrix, vectors.matrix)
 
 
+def test_text_in_a_file_called_bin_is_text(tmp_path: Path) -> None:
+    vectors = Vectors(("a", "né"), np.array([[0.25, -1.5], [3.0, 1e-3]], np.float32))
+    write_vectors(vectors, tmp_path / "gensim.bin")
+    found = read_vectors(tmp_path / "gensim.bin")
+    assert found.words == vectors.words
+    assert np.array_equal(found.matrix, vectors.matrix)
+
+
 def test_words_of_glove_may_hold_spaces(tmp_path: Path) -> None:
     (tmp_path / "g.txt").write_text("the 1 2\n. . . 3 4\nat name@x.y 5 6\n")
     found = read_vectors(tmp_path / "g.txt")
@@ -81,6 +89,10 @@ def test_words_of_glove_may_hold_spaces(tmp_path: Path) -> None:
         ("u.txt", b"the 1 2\n\xe9t\xe9 1 2\n", ("u.txt:2", "not UTF-8", "iconv")),
         ("e.txt", b"", ("no vectors",)),
         ("t.bin", b"2 2\na \0\0\0\0\0\0\0\0b \0\0\0", ("vector 2", "ends before the 2")),
+        ("m.bin", b"1 1\na \0\0\0\0\nb \0\0\0\0\n", ("m.bin", "behind the 1 vectors")),
+        ("s.bin", b"2 1\na b \0\0\0\0\nc \0\0\0\0\n", ("s.bin", "vector 2", "no word may hold a space")),
+        ("d.bin", b"2 1\na " + bytes(8) + b"\nb " + bytes(8) + b"\n", ("d.bin", "vector 2", "32 bits")),
+        ("l.txt", b"the\nof\n", ("l.txt:1", "has no numbers")),
         ("u.bin", b"1 1\n\xff\xfe \0\0\0\0", ("vector 1", "not UTF-8")),
         ("h.bin", b"hello", ("h.bin", "copy it again")),
         ("f.bin", struct.pack("<2i", 793712314, 12), ("f.bin", "ends in the middle")),

@@ -174,6 +174,11 @@ def outputs_of(batch: Batch) -> Tensor:
     return batch.outputs
 
 
+def at_end(backbone: Any) -> bool:
+    """Whether the last token's state stands for a text, being [CLS] or where nobody looks ahead; else the first one's."""
+    return bool(getattr(backbone, "cls_last", False) or getattr(getattr(backbone, "config", None), "causal", False))
+
+
 def check_shape(config: Any) -> None:
     """Complain about numbers that no backbone can be built with."""
     for name in ("vocab", "width", "depth", "heads", "max_length"):

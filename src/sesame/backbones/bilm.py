@@ -62,6 +62,11 @@ class BiLMConfig:
                 raise SesameError(f"backbone.{name} is {getattr(self, name)}; it must be at least 1")
         if self.width % 2:
             raise SesameError(f"backbone.width is {self.width}; half of it is for each direction, so it must be even")
+        if self.cell <= self.width // 2:
+            raise SesameError(
+                f"backbone.cell is {self.cell}; an LSTM gives out {self.width // 2} of its numbers, half of backbone.width, "
+                "so it must be more"
+            )
         if not self.filters or any(len(pair) != 2 or not 1 <= pair[0] <= LETTERS for pair in self.filters):
             raise SesameError("backbone.filters is a list of [width, number], such as [[1, 32], [2, 32]]")
         if not 0 <= self.dropout < 1 or min(self.highways, self.clip) < 0 or self.init <= 0:

@@ -19,8 +19,8 @@ def is_plain(c: RecurrentSeq2SeqConfig) -> bool:
 
 
 @torch.no_grad()
-def reader_of(backbone: RecurrentSeq2Seq, backward: bool) -> LSTM:
-    """An LSTM with the weights of its token table and its encoder; `backward`: sources were read from their end."""
+def reader_of(backbone: RecurrentSeq2Seq) -> LSTM:
+    """An LSTM with the weights of its token table and its encoder."""
     c = backbone.config
     assert is_plain(c)
     found = LSTM(
@@ -29,7 +29,7 @@ def reader_of(backbone: RecurrentSeq2Seq, backward: bool) -> LSTM:
             c.width,
             c.depth,
             c.width,
-            backward,
+            False,
             c.dropout,
             c.dropout,
             c.dropout,

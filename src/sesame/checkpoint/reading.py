@@ -2,7 +2,8 @@
 
 Of recurrent ones an LSTM in one direction without attention, as a sequence autoencoder has it, is a plain LSTM
 (`backbones/reader.py`: Dai & Le 2015); any other encoder gives context vectors beside those of the tokens
-(`backbones/cove.py`: McCann et al. 2017).
+(`backbones/cove.py`: McCann et al. 2017), and so does one that was taught to read sources from their end: the separator
+came last then too, which no plain LSTM knows.
 """
 
 from sesame.backbones import EncoderDecoder, RecurrentSeq2Seq
@@ -23,6 +24,6 @@ def reading(parts: Parts) -> Parts:
     if isinstance(backbone, EncoderDecoder):
         half = half_of(backbone, reverse, *ends) if reverse else half_of(backbone)
         return Parts(half, {}, parts.tokenizer, pad=parts.pad)
-    if is_plain(backbone.config):
-        return Parts(reader_of(backbone, reverse), {}, parts.tokenizer)
+    if is_plain(backbone.config) and not reverse:
+        return Parts(reader_of(backbone), {}, parts.tokenizer)
     return Parts(encoder_of(backbone, reverse, *ends), {}, parts.tokenizer)

@@ -55,7 +55,7 @@ def vectors(
     labelled: bool = typer.Option(False, "--labelled", help="Lines begin with a label and a tab; it gives the color."),
     names: bool = typer.Option(False, "--names", help="Write the texts beside their points."),
     layers: str = typer.Option("last", help="As for `sesame embed`."),
-    pooling: str = typer.Option("mean", help="mean, max, cls or pooler."),
+    pooling: str | None = typer.Option(None, help="As for `sesame embed`."),
     title: str = TITLE,
     device: str = DEVICE,
 ) -> None:

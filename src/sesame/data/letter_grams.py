@@ -24,7 +24,7 @@ def letter_grams(word: str, least: int = LEAST, most: int = MOST) -> list[str]:
     marked = f"<{word}>"
     found = []
     for start in range(len(marked)):
-        for size in range(least, most + 1):
+        for size in range(max(least, 1), most + 1):  # fastText counts from one letter, whatever -minn says
             end = start + size
             if end > len(marked):
                 break

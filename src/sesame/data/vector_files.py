@@ -5,8 +5,9 @@
     word2vec binary                 "N D\n", then N times: word, space, D floats of 32 bits, perhaps a newline
     fastText .bin                   `fasttext_bin.py`
 
-A file ending in .bin is binary, .txt and .vec are text; any other name is decided by looking. A word may hold spaces (GloVe
-840B has ". . ."): numbers are counted from the end of a line.
+A file ending in .bin is binary, unless its first vector is written as text (gensim writes that by any name); .txt and .vec
+are text; any other name is decided by looking. A word may hold spaces (GloVe 840B has ". . ."): numbers are counted from the
+end of a line.
 """
 
 import re
@@ -26,6 +27,9 @@ from sesame.progress import bar, say
 CHUNK = 8192  # vectors
 LONGEST = 1 << 24  # letters of a line, bytes of a word
 _HEADER = re.compile(rb"\s*([0-9]{1,12})[ \t]+([0-9]{1,7})[ \t\r]*\n")
+
+_ONE_WORD = re.compile(r"[^\0-\x08\n]+")
+_SHIFTED = "no word may hold a space, and numbers have 32 bits: write the vectors as text"  # what else makes it so
 
 Row = tuple[str, str, list[float] | Matrix]  # place, word, numbers
 
@@ -71,7 +75,7 @@ def _is_binary(path: Path, head: bytes) -> bool:
     if name.suffix.lower() == ".bin":
         if header is None:
             raise SesameError(f"{path}: does not begin as word2vec's or fastText's binary files do; copy it again")
-        return True
+        return not _is_written(head[header.end() :].partition(b"\n")[0], int(header[2]))
     if header is None:
         return False
     some = head[header.end() : header.end() + 65536]
@@ -81,6 +85,12 @@ def _is_binary(path: Path, head: bytes) -> bool:
         if error.start < len(some) - 4:
             return True
     return any(byte < 9 for byte in some)
+
+
+def _is_written(line: bytes, width: int) -> bool:
+    """Whether a line is a word and its vector as text."""
+    parts = line.decode("utf-8", "replace").split()
+    return 0 < width < len(parts) and all(map(_is_number, parts[-width:]))
 
 
 def _collect(path: Path, rows: Iterator[Row], most: int | None) -> tuple[list[str], Matrix]:
@@ -139,7 +149,9 @@ def _text(path: Path, most: int | None, progress: Callable[[int], None]) -> Iter
 
 def _numbers(place: str, line: str, width: int) -> tuple[str, list[float]]:
     parts = line.rsplit(" ", width) if "\t" not in line else re.split(r"[ \t]+", line)
-    if width < 1 or len(parts) != width + 1 or not parts[0].strip(" "):
+    if width < 1:
+        raise SesameError(f"{place}: has no numbers; each line is a word and its vector, with spaces between")
+    if len(parts) != width + 1 or not parts[0].strip(" "):
         raise SesameError(f"{place}: has {_gaps(line)} numbers and not {width}; each line is a word and its vector")
     try:
         return parts[0], [float(part) for part in parts[1:]]
@@ -186,7 +198,9 @@ def _binary(path: Path, most: int | None, progress: Callable[[int], None]) -> It
             word = name.decode()
         except UnicodeDecodeError:
             raise SesameError(f"{place}: its word is not UTF-8; convert the file to UTF-8 text") from None
-        if not word:
-            raise SesameError(f"{place}: has no word; copy the file again")
+        if not word or not _ONE_WORD.fullmatch(word):
+            raise SesameError(f"{place}: {word[:40]!r} is no word; {_SHIFTED}")
         yield place, word, np.frombuffer(held, dtype="<f4", count=width, offset=space + 1)
         at = space + 1 + size
+    if held[at:].strip(b"\n") or any(block.strip(b"\n") for block in blocks):
+        raise SesameError(f"{path}: goes on behind the {promised:,} vectors that it promises; {_SHIFTED}")

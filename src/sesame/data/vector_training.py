@@ -6,6 +6,7 @@ Pennington et al. 2014. Words that are rarer than `min_count` are left out, whic
 Unusual: with more than one thread gensim's vectors differ from run to run; with one they are the same bits.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,10 +49,10 @@ class Training:
 
 
 class Sentences:
-    """Paragraphs as lists of words, read anew in every pass."""
+    """Paragraphs as lists of words, read anew in every pass; those of more than `longest` words in several parts."""
 
-    def __init__(self, files: Sequence[str | Path], how: Training) -> None:
-        self.files, self.how = files, how
+    def __init__(self, files: Sequence[str | Path], how: Training, longest: int = sys.maxsize) -> None:
+        self.files, self.how, self.longest = files, how, longest
         self.shown: Bar | None = None
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -59,8 +60,8 @@ class Sentences:
         for document in read_documents(self.files, self.how.field, progress):
             for line in document.text.split("\n"):
                 words = words_of(line.lower() if self.how.lowercase else line)
-                if words:
-                    yield words
+                for begin in range(0, len(words), self.longest):
+                    yield words[begin : begin + self.longest]
 
 
 def train_vectors(files: Sequence[str | Path], how: Training) -> tuple[Vectors, Any]:
@@ -109,6 +110,7 @@ def _glove(sentences: Sentences, kept: list[str], how: Training) -> "np.ndarray[
 def _gensim(sentences: Sentences, counts: dict[str, int], how: Training) -> Any:
     try:
         from gensim.models import FastText, Word2Vec
+        from gensim.models.word2vec import MAX_WORDS_IN_BATCH
     except ImportError:
         raise SesameError(f"--kind {how.kind} needs a package; pip install 'sesame-nlp[vectors]'") from None
     epochs = how.epochs or EPOCHS[how.kind]
@@ -119,6 +121,7 @@ def _gensim(sentences: Sentences, counts: dict[str, int], how: Training) -> Any:
     )  # fmt: skip
     model.build_vocab_from_freq(counts)
     size = sum(counts.values())
+    sentences = Sentences(sentences.files, how, MAX_WORDS_IN_BATCH)  # of a longer one gensim reads that many, silently
     with bar(how.kind, epochs * corpus_size(sentences.files), "B") as shown:
         sentences.shown = shown
         model.train(sentences, total_words=size, epochs=epochs)

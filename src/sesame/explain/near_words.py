@@ -14,6 +14,7 @@ import numpy as np
 
 from sesame.backbones import Backbone
 from sesame.backbones.fast import FastEncoder
+from sesame.data.plain_words import WORD
 from sesame.errors import SesameError
 from sesame.explain.occurrences import Occurrence, contextual, pattern_of, quick, tokens_of
 from sesame.explain.senses import unit
@@ -21,7 +22,7 @@ from sesame.text import Tokenizer
 
 LAYERS = "sum-last-4"  # as `sesame neighbours` reads
 HELD = 4096  # words whose vectors are held at a time
-_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+_WORD = re.compile(WORD)
 
 
 @dataclass(frozen=True)

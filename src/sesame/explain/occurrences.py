@@ -20,8 +20,10 @@ import torch
 
 from sesame.backbones import Backbone, Encoder
 from sesame.backbones.fast import FastEncoder
+from sesame.data.plain_words import MARK
 from sesame.data.readers import Document
 from sesame.data.sentences import sentence_spans
+from sesame.doctor.scripts import SPACELESS_RUN
 from sesame.errors import SesameError
 from sesame.progress import Bar
 from sesame.tasks.embed import embed
@@ -48,12 +50,17 @@ class Occurrence:
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
-    """A whole word, small or capital; "play*" is all words that begin so."""
+    """A whole word, small or capital; "play*" is all words that begin so. Where letters stand beside each other without
+    spaces (Chinese, Thai), nothing tells where a word ends: there it is found wherever it is written."""
     stem = word.removesuffix("*")
     if not stem.strip():
         raise SesameError(f"the word {word!r}: holds no letter; give a word, or the beginning of one with * behind it")
-    rest = r"\w*" if stem != word else ""
-    return re.compile(rf"(?<!\w){re.escape(stem)}{rest}(?!\w)", re.IGNORECASE)
+    begin = "" if SPACELESS_RUN.match(stem) else rf"(?<!\w)(?<!{MARK})"
+    if SPACELESS_RUN.match(stem[-1]):
+        end = rf"(?!{MARK})"  # a vowel or a tone of Thai: another syllable
+    else:
+        end = rf"(?:\w|{MARK})*" if stem != word else rf"(?!\w|{MARK})"
+    return re.compile(f"{begin}{re.escape(stem)}{end}", re.IGNORECASE)
 
 
 def find(word: str, documents: Iterable[Document], most: int | None = None) -> list[Occurrence]:

@@ -1,7 +1,7 @@
 """Embed: one vector for each text (or token), from the layers of your choice.
 
-Layers are named in `layers.py`. Pooling over the tokens: `mean`, `max`, `cls`, `pooler` (BERT's tanh layer on [CLS]), or
-`none` for all tokens.
+Layers are named in `layers.py`. Pooling over the tokens: `mean`, `max`, `cls` (the last token's state where nobody looks
+ahead: the first one has seen itself alone), `pooler` (BERT's tanh layer on [CLS]), or `none` for all tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sesame.backbones import Backbone, Encoded
+from sesame.backbones.base import at_end
 from sesame.backbones.fast import FastEncoder
 from sesame.config import unknown
 from sesame.data.batch import Batch
@@ -83,9 +84,8 @@ def _encode(backbone: Backbone | FastEncoder, batch: Batch, layers: str, pooling
 
 
 def _cls(backbone: Backbone | FastEncoder, batch: Batch) -> Tensor:
-    """Where the class token stands. (B, 1)"""
-    last = isinstance(backbone, Backbone) and backbone.cls_last
-    return batch.lengths[:, None] - 1 if last else batch.lengths.new_zeros(batch.size, 1)
+    """Where the state of the whole text stands, as for tasks. (B, 1)"""
+    return batch.lengths[:, None] - 1 if at_end(backbone) else batch.lengths.new_zeros(batch.size, 1)
 
 
 def _pool(encoded: Encoded, layers: str, pooling: str, pooler: nn.Module | None, cls: Tensor) -> Tensor:

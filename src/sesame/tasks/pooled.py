@@ -20,7 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sesame.backbones import Backbone, Encoded
+from sesame.backbones import Backbone, CoVeConfig, Encoded
+from sesame.backbones.base import at_end
+from sesame.backbones.cove import turned
 from sesame.data.batch import Batch, Targets
 from sesame.data.examples import Example
 from sesame.errors import SesameError
@@ -50,8 +52,9 @@ class Block(nn.Module):
 class PooledTask(Task):
     def __init__(self, name: str, config: TaskConfig, backbone: Backbone, outputs: int, dropout: float) -> None:
         super().__init__(name, config, backbone, outputs, dropout)
-        # Where a text's state is read: [CLS], or the last token of a backbone that reads from left to right.
-        self.at_end = backbone.cls_last or bool(getattr(getattr(backbone, "config", None), "causal", False))
+        self.at_end = at_end(backbone)
+        c = backbone.config
+        self.turned = (c.front, c.back) if isinstance(c, CoVeConfig) and c.reverse else None
         self.block = None
         if config.pooling == "concat":
             self.block = Block(3 * self.choice.width, dropout)
@@ -121,6 +124,12 @@ class PooledTask(Task):
     def _place(self, batch: Batch) -> Tensor:
         return batch.lengths[:, None] - 1 if self.at_end else batch.lengths.new_zeros(batch.size, 1)
 
+    def _read(self, batch: Batch, places: Tensor) -> Tensor:
+        """How many tokens have been read at each place, itself included. Shape: (B, L) or (L,)."""
+        if self.turned is not None:
+            return turned(batch, *self.turned) + 1
+        return places + 1 if self.at_end else batch.lengths[:, None] - places
+
     def features(self, encoded: Encoded) -> Tensor:
         """Shape: (J, B, D) for a batch of B windows."""
         if self.config.pooling in ("pooler", "cls"):
@@ -133,7 +142,7 @@ class PooledTask(Task):
         real = (places[None] < encoded.batch.lengths[:, None])[None, :, :, None]
         lengths = encoded.batch.lengths[:, None]
         if self.config.pooling == "rising":
-            read = places + 1 if self.at_end else lengths - places
+            read = self._read(encoded.batch, places)
             shares = (read / (lengths * (lengths + 1) / 2)).to(stack.dtype)
             return row_sums(stack * shares[None, ..., None], encoded.batch.lengths)
         most = stack.masked_fill(~real, -torch.inf).amax(2) if self.config.pooling != "mean" else None

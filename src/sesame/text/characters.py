@@ -11,7 +11,7 @@ vocabulary, which a tokenizer gives in several tokens, keeps all its letters. `t
 any WordPiece will do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,13 +49,18 @@ def spell(words: Sequence[str], sentence: bool = True) -> NDArray[np.int64]:
     return found
 
 
-def spelling_of(tokenizer: Tokenizer) -> Spelling:
-    """How the tokens of a tokenizer are written; those with a role have no letters, but the two around a sentence."""
-    byte_level = type(tokenizer.backend.decoder).__name__ == "ByteLevel"
+def written_as(tokenizer: Tokenizer) -> Callable[[str], tuple[bytes, bool]]:
+    """What says of a token, as the vocabulary has it, how it is written and whether it begins a word."""
     if type(tokenizer.backend.model).__name__ != "WordPiece":
         raise SesameError(
             f'{tokenizer.name}: its tokens do not say where a word begins; train one with tokenizer.kind = "word"'
         )
+    return _byte_letters if type(tokenizer.backend.decoder).__name__ == "ByteLevel" else _plain_letters
+
+
+def spelling_of(tokenizer: Tokenizer) -> Spelling:
+    """How the tokens of a tokenizer are written; those with a role have no letters, but the two around a sentence."""
+    read = written_as(tokenizer)
     tokens = tokenizer.tokens()
     marks = {tokenizer.roles[role]: mark for role, mark in MARKS.items() if tokenizer.has(role)}
     silent = set(tokenizer.roles.values()) - set(marks)
@@ -65,7 +70,7 @@ def spelling_of(tokenizer: Tokenizer) -> Spelling:
         if token in marks:
             letters[id, 0] = marks[token]
         elif token not in silent:
-            written, begins = _byte_letters(token) if byte_level else _plain_letters(token)
+            written, begins = read(token)
             starts[id] = BEGINS if begins else GOES_ON
             spelled = [byte + 1 for byte in written[:MOST]]
             letters[id, : len(spelled)] = spelled
