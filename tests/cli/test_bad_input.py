@@ -188,6 +188,8 @@ def test_bad_recipe_file(written: str, parts: list[str], cli: Cli, text: Path, t
     [
         (["--set", "optimizer.rat=1"], ["'rat'", "did you mean 'rate'?"]),
         (["--set", "optimiser.rate=1"], ["'optimiser'", "did you mean 'optimizer'?"]),
+        (["--set", "optimizer.rate=100"], ["optimizer.rate is 100", "between 0 and 100"]),
+        (["--set", "optimizer.decay=-1"], ["decay and clip are 0 or above; found -1"]),
         (["--set", "optimizer.rate=fast"], ["rate", "'fast'", "a number"]),
         (["--set", "stages.short.batch=0.5"], ["batch", "0.5", "a whole number"]),
         (["--set", "stages.short.batch=0"], ["batch >= 1"]),
