@@ -347,13 +347,13 @@ def predict(
     """
     from sesame.api import load
     from sesame.cli.answers import numbered_lines
-    from sesame.cli.predictions import check_out, examples_of, write_replies
+    from sesame.cli.predictions import check_out, examples_of, is_table, write_replies
     from sesame.errors import SesameError
 
     check_out(out)
     loaded = load(model, device, engine, precision, accept)
     kind = loaded.task(task).config.kind
-    table = file is not None and file.suffix not in (".txt", "")
+    table = file is not None and is_table(file, kind)
     if table and texts:
         raise SesameError("give texts or --file, not both")
     given = None if table else numbered_lines(texts, file)
