@@ -113,6 +113,21 @@ def test_parts_belong_to_their_run(tmp_path: Path) -> None:
     assert read_run(whole / "seed-1").state == "interrupted"
 
 
+def test_a_seed_that_was_trained_again_shows_its_last_try(tmp_path: Path) -> None:
+    """The first try collapsed and counts for nothing: results.json has the score of the last one."""
+    tries = [tmp_path / "taught" / "seed-0" / part for part in ("", "again-1", "again-2")]
+    for number, folder in enumerate(tries):
+        folder.mkdir(parents=True)
+        (folder / "recipe.toml").write_text(dump_toml(TRANSFER))
+        log(folder, {"step": 5, "loss": 1.0 + number}, {"step": 5, "valid": 0.5 + number / 10})
+        os.utime(folder / "metrics.jsonl", (time.time() - 100 + 10 * number,) * 2)
+    (tmp_path / "taught" / "recipe.toml").write_text(dump_toml(TRANSFER))
+    (found,) = find_runs(tmp_path)
+    assert found.last() == {"valid": 0.7}
+    assert found.loss == ((5, 3.0),)
+    assert found.age < 90
+
+
 def test_the_newest_stands_first_and_ages_count_from_the_last_sign(tmp_path: Path) -> None:
     for name, ago in (("old", 5000), ("new", 50), ("middle", 500)):
         (tmp_path / name).mkdir()

@@ -18,7 +18,7 @@ from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
 from sesame.checkpoint.reading import reading
 from sesame.checkpoint.speech import answers, quickest, voice_of
-from sesame.config import unknown
+from sesame.config import check_options, several, unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.generate import Speaker
@@ -379,31 +379,33 @@ def _check_precision(precision: Precision, device: str, backbone: Backbone) -> N
 def pretrain(
     recipe: str, text: Sequence[str | Path] | str | Path = (), out: str | Path | None = None, **wishes: Any
 ) -> Loaded:
-    """`sesame pretrain` from Python; the keywords are the command's options. Gives the finished model.
+    """`sesame pretrain` from Python; the keywords are the command's options, but `settings` is --set, and `budget` is in
+    seconds. Gives the finished model.
 
     Translation learns from pairs alone: `pretrain("transformer", pairs=["en-de=train.tsv"], out="runs/en-de")`.
     """
     from sesame.pretraining.run import pretrain as run
-    from sesame.pretraining.wishes import Wishes
+    from sesame.pretraining.wishes import wishes_of
 
-    texts = [text] if isinstance(text, str | Path) else list(text)
-    place = Path(out) if out is not None else Path("runs") / Path(recipe).stem
-    return load(run(Wishes(recipe=recipe, text=[str(path) for path in texts], out=place, **wishes)))
+    return load(run(wishes_of(recipe, text, out, **wishes)))
 
 
 def finetune(model: str | Path, task: str, train: str | Path, out: str | Path, **wishes: Any) -> Loaded:
-    """`sesame finetune` from Python; the keywords are the command's options. Gives the best seed's model.
+    """`sesame finetune` from Python; the keywords are the command's options, but `settings` is --set, and `text_budget` is in
+    seconds. Gives the best seed's model.
 
     Task "seq2seq" has options of its own: those of `sesame.finetuning.answering.Wishes`.
 
     Several tasks, one encoder: `finetune(..., also=["tag:names.conll", "mood=regress:scores.tsv"])`.
     """
     from sesame.finetuning.run import finetune as run
-    from sesame.finetuning.wishes import Wishes
+    from sesame.finetuning.wishes import wishes_of
 
     if task == "seq2seq":
         from sesame.finetuning import answering
 
+        check_options(answering.Wishes, wishes, "sesame.finetune for seq2seq")
+        wishes |= {name: several(wishes[name]) for name in ("also", "settings") if name in wishes}
         asked = answering.Wishes(model=str(model), train=str(train), out=Path(out), **wishes)
         return load(answering.finetune(asked))
-    return load(run(Wishes(model=str(model), task=task, train=str(train), out=Path(out), **wishes)))  # type: ignore[arg-type]
+    return load(run(wishes_of(model, task, train, out, **wishes)))

@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -29,6 +29,25 @@ def build(cls: type[T], values: Mapping[str, Any], place: str) -> T:
         if needed and name not in given:
             raise SesameError(f"{place}: the key {name!r} is missing; add it")
     return cls(**given)
+
+
+def check_options(cls: type[Any], options: Iterable[str], place: str, more: Iterable[str] = ()) -> None:
+    """Refuse keywords of a program that are neither fields of a dataclass nor among `more`."""
+    known = dict.fromkeys([*(field.name for field in dataclasses.fields(cls)), *more])
+    for key in options:
+        if key not in known:
+            raise SesameError(unknown(key, known, place, "option"))
+
+
+def check_seconds(name: str, value: object) -> None:
+    """A program gives seconds, where the command line has 90s or 10m."""
+    if value is not None and (not isinstance(value, int | float) or not value > 0):
+        raise SesameError(f"{name} is {value!r}; give seconds above 0, such as 600")
+
+
+def several(given: str | Path | Iterable[str | Path]) -> list[str]:
+    """A program gives one name where several may stand; a text alone is one, not its letters."""
+    return [str(given)] if isinstance(given, str | Path) else [str(one) for one in given]
 
 
 def unknown(key: str, known: Mapping[str, Any], place: str, what: str = "key") -> str:

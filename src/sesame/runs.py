@@ -167,7 +167,9 @@ def _locked(lock: Path) -> bool:
 
 
 def _newest_part(folder: Path) -> Path | None:
-    logs = [log for log in folder.glob("*/metrics.jsonl") if _stat(log.parent / "recipe.toml") is not None]
+    # A seed that is trained again, since it collapsed, has each further try in a folder within its own.
+    logs = [log for each in ("*", "*/again-*") for log in folder.glob(f"{each}/metrics.jsonl")]
+    logs = [log for log in logs if _stat(log.parent / "recipe.toml") is not None]
     parts = [(told.st_mtime, log) for log in logs if (told := _stat(log)) is not None]
     return max(parts)[1].parent if parts else None
 

@@ -132,6 +132,18 @@ def test_an_empty_text_for_the_doctor(cli: Cli, tmp_path: Path) -> None:
     cli("doctor", tmp_path / "a.txt").refused("a.txt", "empty")
 
 
+def test_a_held_out_file_that_is_learnt_from_is_told(cli: Cli, text: Path, tmp_path: Path) -> None:
+    """As where --text names the folder in which it lies."""
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for name in ("a.txt", "valid.txt"):
+        shutil.copy(text, texts / name)
+    said = cli(*pretrain(texts, tmp_path / "run", "--valid", texts / "valid.txt")).fine().err
+    assert f"warning: {texts / 'valid.txt'}: also in --text; losses on it are too good" in said
+    shutil.move(texts / "valid.txt", tmp_path)
+    assert "warning" not in cli(*pretrain(texts, tmp_path / "two", "--valid", tmp_path / "valid.txt")).fine().err
+
+
 def test_unreadable_files(cli: Cli, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = tmp_path / "secret.txt"
     shutil.copy(text, secret)
@@ -188,6 +200,8 @@ def test_bad_recipe_file(written: str, parts: list[str], cli: Cli, text: Path, t
     [
         (["--set", "optimizer.rat=1"], ["'rat'", "did you mean 'rate'?"]),
         (["--set", "optimiser.rate=1"], ["'optimiser'", "did you mean 'optimizer'?"]),
+        (["--set", "optimizer.rate=100"], ["optimizer.rate is 100", "between 0 and 100"]),
+        (["--set", "optimizer.decay=-1"], ["decay and clip are 0 or above; found -1"]),
         (["--set", "optimizer.rate=fast"], ["rate", "'fast'", "a number"]),
         (["--set", "stages.short.batch=0.5"], ["batch", "0.5", "a whole number"]),
         (["--set", "stages.short.batch=0"], ["batch >= 1"]),

@@ -1,6 +1,7 @@
 """`finetune`, `evaluate` and `predict` from the command line: what they say, write, and refuse."""
 
 import csv
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -135,6 +136,33 @@ def test_predict_from_files_and_standard_input(cli: Cli, taught: Callable[[str],
     rows = replies(ways[2])
     assert [row["id"] for row in rows] == ["n0", "n1", "n2"]
     assert rows[0]["place"].endswith("a.csv:2")
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.TXT", "a.md", "a.log", "a"])
+def test_predict_from_lines_by_any_name(cli: Cli, taught: Callable[[str], Path], tmp_path: Path, name: str) -> None:
+    """As `embed` and `fill` read them."""
+    data = b"w1 alpha w2\n\ngamma w3\n"
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    found = replies(cli("predict", taught("classify"), "--file", tmp_path / name, "--json"))
+    assert [(one["place"], one["label"]) for one in found] == [
+        (f"{tmp_path / name}:1", "good"),
+        (f"{tmp_path / name}:3", "bad"),
+    ]
+
+
+@pytest.mark.slow
+def test_predict_from_the_columns_that_were_learnt_from(
+    cli: Cli, ground: Ground, taught: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Words and tags in a .txt, as CoNLL's are called: each "word TAG" was answered as a text of its own."""
+    columns = ground.file("tag", "valid")
+    shutil.copy(columns, tmp_path / "a.txt")
+    wanted = replies(cli("predict", taught("tag"), "--file", columns, "--json"))
+    found = replies(cli("predict", taught("tag"), "--file", tmp_path / "a.txt", "--json"))
+    assert [one["text"] for one in found] == [one["text"] for one in wanted]
+    assert [one["tags"] for one in found] == [one["tags"] for one in wanted]
+    (tmp_path / "a.txt").write_text("w1 alpha O\nw2 w3\n")  # sentences, one of which ends like a tag
+    assert len(replies(cli("predict", taught("tag"), "--file", tmp_path / "a.txt", "--json"))) == 2
 
 
 @pytest.mark.slow

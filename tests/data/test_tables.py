@@ -96,6 +96,14 @@ def test_delimiter_without_a_header(tmp_path: Path) -> None:
     assert table.rows[0][1] == {"1": "good, but slow", "2": "neg"}
 
 
+@pytest.mark.parametrize(("first", "delimiter"), [("sep=;", ";"), ('"sep=,"', ","), ("SEP=\t", "\t"), ("sep=|", "|")])
+def test_the_line_that_tells_excel_the_delimiter_is_no_row(tmp_path: Path, first: str, delimiter: str) -> None:
+    data = f"\ufeff{first}\r\ntext{delimiter}label\r\ngood{delimiter}pos\r\n"
+    table = read_table(write(tmp_path / "a.csv", data))
+    assert table.rows == [(3, {"text": "good", "label": "pos"})]
+    fails(write(tmp_path / "b.csv", f"{first}\n"), "no rows")
+
+
 CELL = st.text(st.sampled_from('ab,;|"\n\t é'), max_size=12).map(str.strip)
 
 

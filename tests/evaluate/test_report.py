@@ -250,6 +250,17 @@ def test_mistakes_come_surest_first_and_at_most_twenty(tmp_path: Path) -> None:
     assert re.findall(r">(m\d+)<", written(results, tmp_path)) == [f"m{k}" for k in range(29, 9, -1)]
 
 
+@pytest.mark.parametrize(("sure", "order"), [({}, "worst"), ({"probability": 0.5}, "surest")])
+def test_the_order_of_mistakes_and_the_advice_are_told_as_they_are(
+    tmp_path: Path, sure: dict[str, float], order: str
+) -> None:
+    """Numbers and tags come without a probability: nothing is sure of itself there."""
+    results = {"task": "t", "metric": "mse", "scores": {"test": {"mse": score(0.5)}}, "next": "next: label more"}
+    text = written(results | {"mistakes": [{"text": "m", "gold": "1", "said": "3", **sure}]}, tmp_path)
+    assert f"The {order} ones first." in text
+    assert "What to try next:</strong> label more" in text
+
+
 def test_the_colors_can_be_read() -> None:
     """WCAG: text needs a contrast of 4.5 to its ground, in the light and in the dark."""
 

@@ -10,7 +10,10 @@ from typing import Any
 import typer
 
 from sesame.cli.show import check_new
+from sesame.data.conll import has_tags
 from sesame.data.examples import Example
+from sesame.data.readers import TEXT
+from sesame.data.tables import TABLES, inner_suffix
 from sesame.errors import SesameError
 from sesame.files import write_whole
 from sesame.progress import say
@@ -44,6 +47,14 @@ def examples_of(
             raise SesameError('give the text to answer from: --context "..."; or rows with --file')
         return [Example(place, second, question) for place, question in lines]
     return [Example(place, text, second) for place, text in lines]
+
+
+def is_table(file: Path, kind: str) -> bool:
+    """Whether a file holds rows; else each of its lines is a text. Columns of words and tags are rows by any name."""
+    suffix = inner_suffix(file)
+    if suffix in TABLES or kind != "tag":
+        return suffix in TABLES
+    return suffix not in ("", *TEXT) or (file.is_file() and has_tags(file))
 
 
 def check_out(out: Path | None) -> None:

@@ -95,14 +95,10 @@ def finetune(
     from sesame.cli.show import seconds
     from sesame.errors import SesameError
     from sesame.finetuning.run import finetune as run
-    from sesame.finetuning.wishes import Wishes
+    from sesame.finetuning.wishes import wishes_of
 
     if task not in TASKS:
         raise SesameError(f"--task {task}: must be one of {', '.join(TASKS)}")
-    if precision not in ("auto", "fp32", "bf16", "mixed"):
-        raise SesameError(f"--precision {precision}: must be auto, fp32, bf16 or mixed")
-    if text_budget is not None and text_steps is not None:
-        raise SesameError("--text-budget and --text-steps both say when to end; give one of them")
     written: dict[str, Any] = {
         "source": source, "target": target, "prefix": prefix or None, "steps": steps, "beams": beams, "alpha": alpha,
         "most": most, "keep": keep, "temperature": temperature, "cap": cap,
@@ -122,20 +118,14 @@ def finetune(
         _answering(model, train, out, written)
         return
     _refuse({f"--{name}": value for name, value in written.items()}, "goes with --task seq2seq only")
-    given = {"epochs": epochs, "optimizer.rate": rate, "task.layers": None if layers is None else f'"{layers}"'}
-    changed = [f"{key}={value}" for key, value in given.items() if value is not None]
-    if epochs is not None:
-        changed.append("least_steps=0")  # exactly so many, then
-    if rate is not None:
-        changed.append("rate_width=0")  # exactly this, too
     run(
-        Wishes(
-            model=model, task=task, train=train, valid=valid, test=test,  # type: ignore[arg-type]
-            out=out or Path("runs") / f"{task}-{Path(train).name.split('.')[0]}", strategy=strategy, seeds=seeds, seed=seed,
-            columns=_columns(text_column, pair_column, label_column), multi=multi, metric=metric,
-            settings=[*changed, *settings], baselines=baselines, device=device, name=name, also=also,
-            precision=precision, save_minutes=save_minutes, save_steps=save_steps,  # type: ignore[arg-type]
-            text=text, text_budget=seconds(text_budget, "--text-budget"), text_steps=text_steps, extend=extend or 0,
+        wishes_of(
+            model, task, train, out or Path("runs") / f"{task}-{Path(train).name.split('.')[0]}", valid=valid, test=test,
+            strategy=strategy, seeds=seeds, seed=seed, epochs=epochs, rate=rate, layers=layers, multi=multi, metric=metric,
+            text_column=text_column, pair_column=pair_column, label_column=label_column,
+            settings=settings, baselines=baselines, device=device, name=name, also=also,
+            precision=precision, save_minutes=save_minutes, save_steps=save_steps, text=text,
+            text_budget=seconds(text_budget, "--text-budget"), text_steps=text_steps, extend=extend or 0,
         )
     )  # fmt: skip
 
@@ -357,13 +347,13 @@ def predict(
     """
     from sesame.api import load
     from sesame.cli.answers import numbered_lines
-    from sesame.cli.predictions import check_out, examples_of, write_replies
+    from sesame.cli.predictions import check_out, examples_of, is_table, write_replies
     from sesame.errors import SesameError
 
     check_out(out)
     loaded = load(model, device, engine, precision, accept)
     kind = loaded.task(task).config.kind
-    table = file is not None and file.suffix not in (".txt", "")
+    table = file is not None and is_table(file, kind)
     if table and texts:
         raise SesameError("give texts or --file, not both")
     given = None if table else numbered_lines(texts, file)

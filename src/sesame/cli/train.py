@@ -74,26 +74,15 @@ def pretrain(
     from sesame.cli.show import seconds
     from sesame.errors import SesameError
     from sesame.pretraining.run import pretrain as run
-    from sesame.pretraining.wishes import Wishes
+    from sesame.pretraining.wishes import wishes_of
 
-    if precision not in ("auto", "fp32", "bf16", "mixed"):
-        raise SesameError(f"--precision {precision}: must be auto, fp32, bf16 or mixed")
-    if not text and not pairs:
-        raise SesameError("there is nothing to learn from; name text with --text, or pairs of texts with --pairs")
-    if budget is not None and steps is not None:
-        raise SesameError("--budget and --steps both say when to end; give one of them")
     if json and not dry_run:
         raise SesameError("--json prints the plan of --dry-run; add that, or leave --json out")
-    if out is None:
-        out = Path("runs") / "-".join(part for part in (Path(recipe).stem, size) if part)
-    wishes = Wishes(
-        recipe=recipe, text=[*text, *(more or [])], out=out, size=size, start=start, tokenizer=tokenizer, valid=valid,
-        pairs=pairs,
-        budget=seconds(budget), steps=steps, seed=seed, settings=settings, device=device,
-        precision=precision,  # type: ignore[arg-type]
+    wishes = wishes_of(
+        recipe, [*text, *(more or [])], out, size=size, start=start, tokenizer=tokenizer, valid=valid, pairs=pairs,
+        budget=seconds(budget), steps=steps, seed=seed, settings=settings, device=device, precision=precision,
         save_minutes=save_minutes, save_steps=save_steps, field=field, compile=compile, extend=extend or 0,
-        parallel=parallel,  # type: ignore[arg-type]
-        keep=keep, scale_lr=scale_lr or 0, rehearse=rehearse, entities=entities,
+        parallel=parallel, keep=keep, scale_lr=scale_lr or 0, rehearse=rehearse, entities=entities,
         vectors=vectors, freeze_vectors=freeze_vectors,
     )  # fmt: skip
     if dry_run:

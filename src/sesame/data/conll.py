@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from sesame.data.examples import Example
@@ -28,6 +28,7 @@ from sesame.errors import SesameError
 
 _TAG = re.compile(r"([BIESLU])-(.+)")
 _SPACES = re.compile(r"[ \t]+")
+_LOOKED = 1000  # lines that tell columns from sentences
 
 
 @dataclass
@@ -77,6 +78,14 @@ def _split(tag: str) -> tuple[str, str]:
 
 def is_tag(tag: str) -> bool:
     return tag == "O" or _TAG.fullmatch(tag) is not None
+
+
+def has_tags(path: Path) -> bool:
+    """Whether a plain text, by its first lines, has a tag at the end of each, as columns do and sentences do not."""
+    lines = (_SPACES.split(line.strip()) for _, line in islice(whole_lines(path), _LOOKED) if line.strip())
+    rows = [cells for cells in lines if cells[0] != "-DOCSTART-" and not cells[0].startswith("#")]
+    last = [cells[-1] for cells in rows if len(cells) > 1]
+    return "O" in last and len(last) == len(rows) and all(map(is_tag, last))
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------

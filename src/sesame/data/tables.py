@@ -7,11 +7,13 @@ What is unusual:
   than 2,000 lines or a million characters is an error that names the line where it *started*, and so is text behind a closing
   quote, which other readers glue together in silence;
 - in TSV a quote is a plain character, as in the files of GLUE;
+- a CSV may begin with Excel's own "sep=;", which names the separator and is no row;
 - a CSV or TSV whose first row names nothing known may have no header: its columns are then called "1", "2" ...
 """
 
 import csv
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +29,7 @@ CELL_LINES = 2_000  # more than any letter
 CELL_CHARACTERS = 1_000_000
 _LONGEST_LINE = 1 << 28
 _SAMPLE = 50  # lines that the delimiter is guessed from
+_EXCEL = re.compile(r'"?sep=([,;|\t])"?', re.IGNORECASE)
 
 
 def listed(names: str) -> list[str]:
@@ -193,7 +196,9 @@ def _csv_rows(path: Path, names: Collection[str]) -> Iterator[tuple[int, list[st
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # the module's own 128 KiB cut a long text short
     source = whole_lines(path)
     sample = list(islice(source, _SAMPLE))
-    feed = _Feed(path, chain(sample, source), _delimiter([line + "\n" for _, line in sample], names))
+    told = _told_delimiter(sample[0][1] if sample else "")
+    sample = sample[1:] if told else sample
+    feed = _Feed(path, chain(sample, source), told or _delimiter([line + "\n" for _, line in sample], names))
     reader = csv.reader(feed, delimiter=feed.delimiter, skipinitialspace=True, strict=True)
     while True:
         feed.row_line = feed.cell_line = 0
@@ -213,6 +218,12 @@ def _bad_cell(path: Path, feed: "_Feed") -> SesameError:
         f"{place}: text follows the closing quote of a cell (line {feed.number}); write each quote inside of a quoted "
         "cell twice, or save the table as TSV or JSON lines"
     )
+
+
+def _told_delimiter(line: str) -> str | None:
+    """The separator that a first line "sep=;" names, as Excel reads and spreadsheets' exports write it."""
+    found = _EXCEL.fullmatch(line)
+    return found[1] if found else None
 
 
 def _delimiter(sample: list[str], names: Collection[str]) -> str:

@@ -36,7 +36,7 @@ def judge(
     for sentence in (read.said, *read.warnings):
         say(sentence)
     examples = read.examples
-    _say_foreign(config, examples, data)
+    _say_foreign(config, examples, data, "the model")
     said = one.answers(examples)
     gold, metric = gold_of(config, examples), main_score(config)
     low, high = interval(config, metric, gold, said)
@@ -50,6 +50,7 @@ def judge(
             raise SesameError(
                 f"{against}: was taught to {other.task.config.kind}, not to {config.kind}; compare like with like"
             )
+        _say_foreign(other.task.config, examples, data, against)
         labels = tuple(dict.fromkeys([*config.labels, *other.task.config.labels]))
         found |= {
             "against": against,
@@ -58,7 +59,7 @@ def judge(
     return found
 
 
-def _say_foreign(config: TaskConfig, examples: Sequence[Example], data: str) -> None:
+def _say_foreign(config: TaskConfig, examples: Sequence[Example], data: str, model: str) -> None:
     """Labels that the model was not taught count as wrong; who scores the wrong file should hear of it."""
     if config.kind not in ("classify", "tag"):
         return
@@ -68,7 +69,7 @@ def _say_foreign(config: TaskConfig, examples: Sequence[Example], data: str) -> 
         rows = sum(not set(labels) <= set(config.labels) for labels in each)
         shown = ", ".join(foreign[:5]) + (" ..." if len(foreign) > 5 else "")
         say(
-            f"{data}: {rows:,} of {len(each):,} rows have labels that the model was not taught ({shown}); these are wrong"
+            f"{data}: {rows:,} of {len(each):,} rows have labels that {model} was not taught ({shown}); these are wrong"
         )
 
 

@@ -183,8 +183,8 @@ def _verdict(results: Results, mean: float | None, rivals: Sequence[tuple[str, f
 def _notices(results: Results) -> Iterator[str]:
     for warning in filter(None, results.get("warnings") or []):
         yield f'<p class="notice"><strong>Take care:</strong> {clean(warning)}</p>'
-    if results.get("next"):
-        yield f'<p class="notice next"><strong>What to try next:</strong> {clean(results["next"])}</p>'
+    if sentence := str(results.get("next") or "").removeprefix("next: "):
+        yield f'<p class="notice next"><strong>What to try next:</strong> {clean(sentence)}</p>'
 
 
 # ---- all scores and all seeds ---------------------------------------------------------------------------------------
@@ -297,8 +297,9 @@ def _mistakes(results: Results) -> Iterator[str]:
     worst = sorted(given, key=lambda mistake: -(number(mistake.get("probability")) or 0.0))[:SHOWN_MISTAKES]
     if worst:
         items = "\n".join(f"<li>{_mistake(mistake)}</li>" for mistake in worst)
+        order = "surest" if any(number(one.get("probability")) is not None for one in worst) else "worst"
         yield _section(
-            "Mistakes", "<p class=muted>The surest ones first.</p>", f'<ol class="mistakes">\n{items}\n</ol>'
+            "Mistakes", f"<p class=muted>The {order} ones first.</p>", f'<ol class="mistakes">\n{items}\n</ol>'
         )
 
 

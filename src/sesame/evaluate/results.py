@@ -12,7 +12,7 @@ from sesame.evaluate.answers import best_null_threshold
 from sesame.evaluate.calibration import ece, fit_temperature, reliability, softmax
 from sesame.evaluate.classification import confusion, multilabel_per_class, per_class
 from sesame.evaluate.entities import entity_table
-from sesame.evaluate.scoring import compare, gold_of, range_of, said_of, score
+from sesame.evaluate.scoring import LOWER_IS_BETTER, compare, gold_of, range_of, said_of, score
 from sesame.evaluate.statistics import summary
 from sesame.tasks.answer import answer
 from sesame.tasks.base import Item, Reply, Task, TaskConfig
@@ -54,10 +54,10 @@ def collect(
     results |= tables(config, gold, said)
     if config.kind == "classify" and not config.multi:
         results["calibration"] = _calibration(config, examples[split], logits[split], tuned["temperature"])
-    strongest = _strongest(plain, split, metric)
-    if strongest is not None:
-        found = compare(config, metric, gold, said, _lists(plain[strongest]["said"][split]))
-        results["versus"] = {"baseline": strongest, "split": split, **found}
+    rival = strongest(plain, split, metric)
+    if rival is not None:
+        found = compare(config, metric, gold, said, _lists(plain[rival]["said"][split]))
+        results["versus"] = {"baseline": rival, "split": split, **found}
     results["summary"] = _summary(results, split, metric)
     results["next"] = results["summary"][-1]
     return results
@@ -173,9 +173,11 @@ def _over_seeds(scores: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     }
 
 
-def _strongest(plain: Mapping[str, Any], split: str, metric: str) -> str | None:
+def strongest(plain: Mapping[str, Any], split: str, metric: str) -> str | None:
+    """The baseline with the best score."""
     usable = {name: entry["scores"][split][metric] for name, entry in plain.items() if metric in entry["scores"][split]}
-    return max(usable, key=lambda name: usable[name]) if usable else None
+    best = min if metric in LOWER_IS_BETTER else max
+    return best(usable, key=lambda name: usable[name]) if usable else None
 
 
 def _lists(said: Sequence[Any]) -> list[Any]:
@@ -207,9 +209,12 @@ def advice(results: Results, split: str, metric: str) -> str:
     """One sentence on what to try next, from what was seen."""
     versus, rows = results.get("versus"), results["data"]["rows"]["train"]
     found = results["scores"][split][metric]
-    if versus and versus["low"] <= 0:
+    sign = -1 if metric in LOWER_IS_BETTER else 1
+    least, most = sorted((sign * versus["low"], sign * versus["high"])) if versus else (1.0, 1.0)
+    if versus and least <= 0:
+        claim = "worse than" if most < 0 else "not clearly better than"
         return (
-            f"next: not clearly better than {versus['baseline']} (difference {versus['difference']:+.4f}, 95 %: "
+            f"next: {claim} {versus['baseline']} (difference {versus['difference']:+.4f}, 95 %: "
             f"{versus['low']:+.4f} to {versus['high']:+.4f}); adapt the model to your own text first "
             "(--text YOUR.txt), or label more"
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from sesame.config import check_options, check_seconds, several
 from sesame.errors import SesameError
 from sesame.finetuning.adaptation import TRAIN
 from sesame.finetuning.multitask import Asked, check_names, parse_also
@@ -42,6 +43,13 @@ class Wishes:
     text_steps: int | None = None
     extend: int = 0  # new words of that text for the vocabulary
 
+    def __post_init__(self) -> None:
+        if self.seeds is not None and self.seeds < 1:
+            raise SesameError(f"--seeds {self.seeds}: give at least 1")
+        if self.text_budget is not None and self.text_steps is not None:
+            raise SesameError("--text-budget and --text-steps both say when to end; give one of them")
+        check_seconds("text_budget", self.text_budget)
+
     def asked(self) -> list[Asked]:
         """All tasks of the run, this one first."""
         first = Asked(
@@ -50,6 +58,43 @@ class Wishes:
         found = [first, *(parse_also(one) if isinstance(one, str) else one for one in self.also)]
         check_names(found)
         return found
+
+
+_SHORT = ("epochs", "rate", "layers", "text_column", "pair_column", "label_column")  # for settings and columns
+
+
+def wishes_of(
+    model: str | Path,
+    task: str,
+    train: str | Path,
+    out: str | Path,
+    *,
+    epochs: float | None = None,
+    rate: float | None = None,
+    layers: str | int | None = None,
+    text_column: str | None = None,
+    pair_column: str | None = None,
+    label_column: str | None = None,
+    **options: Any,
+) -> Wishes:
+    """The wishes, out of the options of the command; those that stand for settings or columns become these."""
+    check_options(Wishes, options, "sesame.finetune", _SHORT)
+    given = {"epochs": epochs, "optimizer.rate": rate, "task.layers": None if layers is None else f'"{layers}"'}
+    changed = [f"{key}={value}" for key, value in given.items() if value is not None]
+    if epochs is not None:
+        changed.append("least_steps=0")  # exactly so many, then
+    if rate is not None:
+        changed.append("rate_width=0")  # exactly this, too
+    named = {"text": text_column, "pair": pair_column, "label": label_column}
+    columns = dict(options.pop("columns", {})) | {role: name for role, name in named.items() if name}
+    settings = [*changed, *several(options.pop("settings", ()))]
+    for name in ("valid", "test"):
+        options[name] = None if options.get(name) is None else str(options[name])
+    also = options.pop("also", ())
+    return Wishes(
+        model=str(model), task=task, train=str(train), out=Path(out), columns=columns, settings=settings,  # type: ignore[arg-type]
+        also=[also] if isinstance(also, str) else also, text=several(options.pop("text", ())), **options,
+    )  # fmt: skip
 
 
 def identity_of(wishes: Wishes, also: Sequence[Asked], transfer: Transfer) -> dict[str, Any]:

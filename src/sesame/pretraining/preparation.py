@@ -139,6 +139,14 @@ def vocab_of(tokenizer: Tokenizer) -> Vocab:
     return Vocab(len(tokenizer), tokenizer.ids(), front, sentinels, tuple(stop_ids(pieces)))
 
 
+def _say_shared(files: list[Path], held: list[Path]) -> None:
+    """A held-out file that is learnt from, as where --text is the folder that it lies in."""
+    learnt = {file.resolve() for file in files}
+    if shared := [file for file in held if file.resolve() in learnt]:
+        more = f" and {len(shared) - 1:,} more files of --valid" if len(shared) > 1 else ""
+        say(f"warning: {shared[0]}{more}: also in --text; losses on it are too good, so leave it out of one of the two")
+
+
 def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Path]) -> Ingredients:
     """Tokenizer and text; the run is bound to what they hold."""
     turns = any(stage.packing == "dialogues" for stage in recipe.stages.values())
@@ -165,6 +173,7 @@ def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Pat
     )
     store = build(files)
     if wishes.valid:
+        _say_shared(files, corpus_files(wishes.valid))
         held = build(corpus_files(wishes.valid))
         train, valid = hold_out(store, 0, 0.0)[0], hold_out(held, 0, 0.0)[0]
     else:

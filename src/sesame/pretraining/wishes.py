@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sesame.config import check_options, check_seconds, several
 from sesame.data.languages import pairs_by_languages, texts_by_language
 from sesame.data.unit_files import fingerprint, wanted_entities
 from sesame.errors import SesameError
@@ -45,6 +46,36 @@ class Wishes:
     vectors: str | None = None  # a file: what the token table starts from
     freeze_vectors: bool = False  # and it does not train
     scale_lr: int = 0  # the batch that the recipe's rate is good for: from there it follows the batch; 0: it stays
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and self.steps is not None:
+            raise SesameError("--budget and --steps both say when to end; give one of them")
+        if self.steps is not None and self.steps < 1:
+            raise SesameError(f"--steps {self.steps}: give at least 1")
+        check_seconds("budget", self.budget)
+
+
+def wishes_of(
+    recipe: str | Path,
+    text: Sequence[str | Path] | str | Path = (),
+    out: str | Path | None = None,
+    *,
+    size: str | None = None,
+    **options: Any,
+) -> Wishes:
+    """The wishes, out of the options of the command; one text may stand where several may."""
+    check_options(Wishes, options, "sesame.pretrain")
+    texts = several(text)
+    given: dict[str, Any] = {
+        name: several(options.pop(name)) for name in ("valid", "pairs", "settings") if name in options
+    }
+    if not texts and not given.get("pairs"):
+        raise SesameError("there is nothing to learn from; name text with --text, or pairs of texts with --pairs")
+    for name in ("start", "tokenizer", "vectors", "entities"):
+        if options.get(name) is not None:
+            options[name] = str(options[name])
+    place = Path("runs") / "-".join(part for part in (Path(recipe).stem, size) if part) if out is None else Path(out)
+    return Wishes(recipe=str(recipe), text=texts, out=place, size=size, **given, **options)
 
 
 def chosen_recipe(wishes: Wishes, machine: Machine) -> Recipe:

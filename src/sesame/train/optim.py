@@ -46,8 +46,12 @@ class OptimConfig:
     rest: float = 1.0  # muon: the rate of what stays with AdamW, as a factor of the common one
 
     def __post_init__(self) -> None:
-        if not (0 < self.rate < 100 and self.decay >= 0 and self.eps > 0 and self.clip >= 0):
-            raise SesameError(f"optimizer: rate, eps must be above 0, decay and clip not below it; found {self}")
+        if not 0 < self.rate < 100:
+            raise SesameError(f"optimizer.rate is {self.rate}; it lies between 0 and 100, and is small, such as 1e-4")
+        if not self.eps > 0:
+            raise SesameError(f"optimizer.eps is {self.eps}; it must be above 0")
+        if not (self.decay >= 0 and self.clip >= 0):
+            raise SesameError(f"optimizer: decay and clip are 0 or above; found {self.decay} and {self.clip}")
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise SesameError(f"optimizer: beta1 and beta2 lie from 0 to below 1; found {self.beta1} and {self.beta2}")
         if self.rest <= 0 or (self.rest != 1 and self.kind != "muon"):

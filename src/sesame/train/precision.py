@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -41,6 +41,8 @@ class Machine:
 
 def choose_machine(device: str = "auto", precision: Precision = "auto") -> Machine:
     """`auto` takes the GPU if there is one, and bf16 where the hardware computes in it."""
+    if precision not in get_args(Precision):
+        raise SesameError(f"--precision {precision}: must be auto, fp32, bf16 or mixed")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:

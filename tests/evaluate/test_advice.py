@@ -1,0 +1,33 @@
+"""What a fine-tuning says at its end: beside which baseline it stands, and whether it is better."""
+
+import pytest
+
+from sesame.evaluate.results import advice, strongest
+
+
+def ending(metric: str, low: float, high: float) -> str:
+    versus = {"baseline": "tf-idf", "difference": (low + high) / 2, "low": low, "high": high}
+    found = {metric: {"mean": 0.5, "std": None, "n": 1}}
+    return advice({"versus": versus, "data": {"rows": {"train": 2000}}, "scores": {"test": found}}, "test", metric)
+
+
+@pytest.mark.parametrize(
+    ("metric", "low", "high", "said"),
+    [
+        ("accuracy", 0.1, 0.2, "next: look at the mistakes"),
+        ("accuracy", -0.1, 0.2, "next: not clearly better than tf-idf (difference +0.0500"),
+        ("accuracy", -0.2, -0.1, "next: worse than tf-idf (difference -0.1500"),
+        ("mse", -0.2, -0.1, "next: look at the mistakes"),
+        ("mse", -0.1, 0.2, "next: not clearly better than tf-idf"),
+        ("mae", 0.1, 0.2, "next: worse than tf-idf (difference +0.1500"),
+    ],
+)
+def test_advice(metric: str, low: float, high: float, said: str) -> None:
+    """Of errors less is better."""
+    assert ending(metric, low, high).startswith(said)
+
+
+@pytest.mark.parametrize("metric", ["mse", "mae", "pearson"])
+def test_the_strongest_baseline_has_the_least_error(metric: str) -> None:
+    good, bad = {"mse": 0.1, "mae": 0.2, "pearson": 0.9}, {"mse": 9.0, "mae": 3.0, "pearson": 0.1}
+    assert strongest({"bad": {"scores": {"test": bad}}, "good": {"scores": {"test": good}}}, "test", metric) == "good"
