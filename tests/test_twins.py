@@ -8,6 +8,7 @@ import pytest
 import sesame
 from sesame.errors import SesameError
 from sesame.finetuning import wishes as taught
+from sesame.finetuning.transfer import resolve_transfer
 from sesame.pretraining import wishes as trained
 
 
@@ -76,3 +77,13 @@ def test_pretrain_refuses(options: dict[str, Any], parts: list[str], tmp_path: P
 def test_what_seq2seq_does_not_know(tmp_path: Path) -> None:
     with pytest.raises(SesameError, match="unknown option 'text'"):
         sesame.finetune("m", "seq2seq", "a.tsv", tmp_path / "run", text="b.txt")
+
+
+def test_a_model_named_in_two_ways_is_one() -> None:
+    """`finetune ./runs/mine` goes on where `finetune runs/mine` stopped."""
+    transfer = resolve_transfer("full")
+    both = (
+        taught.identity_of(taught.wishes_of(model, "classify", "a.csv", "out"), (), transfer)["run"]
+        for model in ("runs/mine", "./runs/mine/")
+    )
+    assert next(both) == next(both)

@@ -57,6 +57,14 @@ def test_fields_are_chosen_and_empty_sides_left_out(tmp_path: Path) -> None:
         list(read_pairs([file], ("en", "fr")))
 
 
+def test_numbers_are_answers_too(tmp_path: Path) -> None:
+    file = tmp_path / "scores.jsonl"
+    file.write_text('{"text": "fine", "score": 4.5, "good": true}\n')
+    assert list(read_pairs([file], ("text", "score"))) == [Pair("fine", "4.5", f"{file}:1")]
+    with pytest.raises(SesameError, match="the field 'good' holds no text"):
+        list(read_pairs([file], ("text", "good")))
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [

@@ -294,6 +294,8 @@ def _text(row: dict[str, Any], name: str, place: str) -> str:
     value = row.get(name, 0)
     if value is None:
         return ""  # how JSON and Parquet say that a side is empty
+    if isinstance(value, int | float) and not isinstance(value, bool) and name in row:
+        return str(value)  # a score that is told as text
     if not isinstance(value, str):
         raise SesameError(f"{place}: the field {name!r} holds no text; call the two by the languages' names")
     return value

@@ -1,6 +1,7 @@
 """What a user asks of a fine-tuning: the wishes, and what makes two runs the same run."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +100,8 @@ def wishes_of(
 
 def identity_of(wishes: Wishes, also: Sequence[Asked], transfer: Transfer) -> dict[str, Any]:
     """What makes two runs the same run."""
-    kept: dict[str, Any] = {"model": wishes.model, "task": wishes.task, "seed": wishes.seed, "columns": wishes.columns}
+    model = os.path.normpath(wishes.model)  # ./runs/mine is runs/mine
+    kept: dict[str, Any] = {"model": model, "task": wishes.task, "seed": wishes.seed, "columns": wishes.columns}
     for key in ("train", "valid", "test"):
         if getattr(wishes, key) is not None:
             kept[key] = str(Path(getattr(wishes, key)).resolve())
