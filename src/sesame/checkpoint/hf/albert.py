@@ -55,7 +55,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     named = shared.tidy(found, "albert.", ("embeddings.", "encoder.", "pooler."))
-    shared.untie(named, config, BIAS, DECODER)
+    shared.untie(named, config, "albert", BIAS, DECODER)
     return named
 
 

@@ -45,7 +45,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     named = shared.tidy(found, "electra.", ("embeddings.", "embeddings_project.", "encoder."))
-    shared.untie(named, config, BIAS, DECODER)
+    shared.untie(named, config, "electra", BIAS, DECODER)
     return named
 
 

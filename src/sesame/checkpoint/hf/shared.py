@@ -104,18 +104,28 @@ def today(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def untie(named: dict[str, Tensor], config: Mapping[str, Any], bias: str, decoder: str) -> None:
+def untie(named: dict[str, Tensor], config: Mapping[str, Any], model: str, bias: str, decoder: str) -> None:
     """An output layer is written twice: as `bias`, and as `decoder`, a whole linear layer that is tied unless told otherwise.
 
-    Tied, the decoder is a copy. With weights of its own it has a bias of its own too, and that is the one in use.
+    The bias of the decoder is the one in use, where a file has both.
     """
     own = named.pop(f"{decoder}.bias", None)
-    if config.get("tie_word_embeddings", True):
-        named.pop(f"{decoder}.weight", None)
-        if own is not None:
-            named.setdefault(bias, own)
-    elif own is not None:
+    if own is not None:
         named[bias] = own
+    tie(named, config, f"{model}.embeddings.word_embeddings.weight", f"{decoder}.weight")
+
+
+def tie(named: dict[str, Tensor], config: Mapping[str, Any], tokens: str, output: str) -> None:
+    """A tied output is a copy of the tokens' table and left out; a file that holds one of the two only has both by it.
+
+    Where they differ the file is believed, not config.json, as in transformers 5: the output has weights of its own.
+    """
+    if output not in named or config.get("tie_word_embeddings", True) is False:
+        return
+    own = named[output]
+    table = named.setdefault(tokens, own)
+    if table.shape == own.shape and bool((table == own).all()):
+        del named[output]
 
 
 def tell_untied(named: dict[str, Tensor], described: dict[str, Any], bias: str, decoder: str) -> None:
