@@ -51,3 +51,11 @@ def test_quantized_weights_are_not_read_as_weights(settings: dict[str, Any], fol
 def test_weights_that_say_nothing_of_a_quantization_open(folder: Path) -> None:
     rewrite(folder, lambda state: state, quantization_config=None)
     assert set(load_parts(folder).tasks) == {"classify"}
+
+
+@pytest.mark.parametrize("gap", ["classifier.bias", "bert.pooler.dense.weight"])
+def test_a_head_that_is_not_whole_is_left_out_aloud(gap: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rewrite(folder, lambda state: {name: tensor for name, tensor in state.items() if name != gap})
+    assert load_parts(folder).tasks == {}
+    ours = "pooler.weight" if "pooler" in gap else "classify.bias"
+    assert f"the weights lack {ours}: the head 'classify' is left out" in capsys.readouterr().err

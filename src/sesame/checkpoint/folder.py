@@ -32,6 +32,7 @@ from sesame.errors import SesameError
 from sesame.files import read_json, write_json, write_whole
 from sesame.nn.init import Undrawn
 from sesame.objectives import MaskedLMHead
+from sesame.progress import say
 from sesame.tasks import Task
 from sesame.text import Tokenizer
 from sesame.text.template import around, before_prompts
@@ -294,6 +295,10 @@ def _fill(
         if any(gap.startswith(f"{name}.") for gap in missing):
             del parts.heads[name]
     parts.tasks = {name: task for name, task in tasks.items() if set(task.heads()) <= set(parts.heads)}
+    for name, task in tasks.items():
+        gap = next((gap for gap in missing if _belongs(gap, set(task.heads()))), "")
+        if gap:
+            say(f"{folder}: the weights lack {gap}: the head {name!r} is left out (`sesame finetune` teaches another)")
     dtype = next(iter(found.values())).dtype
     if dtype == torch.float64:
         backbone.double()
