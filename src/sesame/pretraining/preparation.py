@@ -229,7 +229,7 @@ def _check_pieces(tokenizer: Tokenizer, started: Parts, wishes: Wishes) -> None:
 
 def _framed(tokenizer: Tokenizer, recipe: Recipe) -> Tokenizer:
     """With the tokens around a text that the recipe's model reads."""
-    tokenizer = tokenizer.padding_as_usual()
+    tokenizer = tokenizer.for_a_new_model()
     if "span" in recipe.objectives:
         tokenizer = with_sentinels(tokenizer)
     if recipe.tokenizer.template == "end":

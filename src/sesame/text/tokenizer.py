@@ -146,6 +146,11 @@ class Tokenizer:
         types = {*self.encode_pair("a", "b").segments, *self.encode("a", special=True).segments}
         return ["input_ids", *(["token_type_ids"] if len(types) > 1 else []), "attention_mask"]
 
+    def segments_of(self, found: tokenizers.Encoding) -> list[int]:
+        """The template's segments; all 0 where the folder states inputs of its model without them, as others take it."""
+        told = self._inputs is None or "token_type_ids" in self._inputs
+        return found.type_ids if told else [0] * len(found.ids)
+
     @cached_property
     def cls_last(self) -> bool:
         """Whether the template puts the class token behind the text, as XLNet's does."""
@@ -157,6 +162,13 @@ class Tokenizer:
             return self
         sides = {key: side for key, side in self.sides.items() if key != PADDING}
         return Tokenizer(self.backend, self.roles, self.max_length, inputs=self._inputs, sides=sides, name=self.name)
+
+    def for_a_new_model(self) -> "Tokenizer":
+        """The same, and what inputs another model had is forgotten."""
+        usual = self.padding_as_usual()
+        if usual._inputs is None:
+            return usual
+        return Tokenizer(usual.backend, usual.roles, usual.max_length, sides=usual.sides, name=usual.name)
 
     def save(self, folder: Path, before: Sequence[int] | None = None) -> None:
         """Write tokenizer.json and its two companions, so that `transformers.AutoTokenizer` gives equal ids.
@@ -204,7 +216,7 @@ class Tokenizer:
         except (TypeError, UnicodeEncodeError):
             # Half of a surrogate pair (broken JSON has them) is not a character; one stands in for one, offsets hold.
             found = backend.encode_batch([_whole_characters(text) for text in inputs], add_special_tokens=special)
-        return [Encoding(e.ids, e.offsets, e.word_ids, e.type_ids) for e in found]
+        return [Encoding(e.ids, e.offsets, e.word_ids, self.segments_of(e)) for e in found]
 
     @cached_property
     def _literal_backend(self) -> tokenizers.Tokenizer:
