@@ -153,8 +153,8 @@ def _for_model(tokenizer: Tokenizer, backbone: Backbone, pad: int | None) -> Tok
         roles = {**roles, "pad": tokenizer.token(pad)}
     if (names, roles) == (tokenizer.input_names(), tokenizer.roles):
         return tokenizer
-    length, sides = tokenizer.max_length, tokenizer.sides
-    return Tokenizer(tokenizer.backend, roles, length, inputs=names, sides=sides, name=tokenizer.name)
+    length, sides, further = tokenizer.max_length, tokenizer.sides, tokenizer.further
+    return Tokenizer(tokenizer.backend, roles, length, inputs=names, sides=sides, further=further, name=tokenizer.name)
 
 
 def _belongs(name: str, heads: set[str]) -> bool:
