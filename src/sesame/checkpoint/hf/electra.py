@@ -23,6 +23,10 @@ BIAS, DECODER = "generator_lm_head.bias", "generator_lm_head"
 SILENT = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}  # ElectraConfig is the small model
 
 
+def unlike(found: Mapping[str, Any]) -> str:
+    return shared.odd_summary(found, SUMMARY, ("ForMultipleChoice",))
+
+
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
     return "electra" if config.activation == "gelu" and config.segments > 0 else None
 
@@ -38,8 +42,6 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     shared.read_activation(found, "hidden_act", place, known=("gelu",))
-    if "ElectraForMultipleChoice" in (found.get("architectures") or []):
-        shared.demand(found, SUMMARY, place)
     return shared.read_encoder(found, place, SILENT, embedding_width=int(found.get("embedding_size", 128)))
 
 

@@ -35,6 +35,14 @@ def demand(found: Mapping[str, Any], wanted: Mapping[str, Any], place: str) -> N
             raise SesameError(f"{place}: {key} = {found[key]!r} is not supported; only {value!r} is")
 
 
+def odd_summary(found: Mapping[str, Any], usual: Mapping[str, Any], classes: tuple[str, ...]) -> str:
+    """In what the summary of a text in one of these classes is not the `usual` one; null means none there."""
+    if not str((found.get("architectures") or [""])[0]).endswith(classes):
+        return ""
+    odd = [key for key, value in usual.items() if (found.get(key, value) or None) != value]
+    return ", ".join(f"{key} = {found[key]!r}" for key in odd)
+
+
 def read_activation(
     found: Mapping[str, Any],
     key: str,

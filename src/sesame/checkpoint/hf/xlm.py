@@ -45,9 +45,7 @@ def unlike(found: Mapping[str, Any]) -> str:
     model = str((found.get("architectures") or [""])[0])
     if model.endswith("ForQuestionAnswering"):
         return "it searches with a beam"
-    wanted = SUMMARY if model.endswith(SUMMARIZING) else {}
-    odd = [key for key, value in wanted.items() if (found.get(key, value) or None) != value]
-    return ", ".join(f"{key} = {found[key]!r}" for key in odd)
+    return shared.odd_summary(found, SUMMARY, SUMMARIZING)
 
 
 def family(config: EncoderConfig, heads: set[str]) -> str | None:

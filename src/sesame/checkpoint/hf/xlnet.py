@@ -11,16 +11,22 @@ from typing import Any
 from torch import Tensor
 
 from sesame.backbones.xlnet import XLNetConfig
-from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, read_activation, tie
+from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, odd_summary, read_activation, tie
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
-from sesame.errors import SesameError
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
 VECTORS = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias", "segment_bias": "r_s_bias"}  # ours -> theirs
-BEAM = "XLNetForQuestionAnswering"
+SUMMARY = {"summary_type": "last", "summary_use_proj": True, "summary_activation": "tanh"}
+SUMMARIZING = ("ForSequenceClassification", "ForMultipleChoice")
 TOKENS, OUTPUT = "transformer.word_embedding.weight", "lm_loss.weight"
 PARTS = ("transformer.", "lm_loss.", "sequence_summary.", "logits_proj.", "classifier.", "qa_outputs.")
+
+
+def unlike(found: Mapping[str, Any]) -> str:
+    if str((found.get("architectures") or [""])[0]).endswith("ForQuestionAnswering"):
+        return "it searches with a beam"
+    return odd_summary(found, SUMMARY, SUMMARIZING)
 
 
 def family(config: object, heads: set[str]) -> str | None:
@@ -52,9 +58,7 @@ def write_config(config: XLNetConfig, heads: set[str], task: str | None = None) 
         "bi_data": False,
         "same_length": False,
         "untie_r": True,
-        "summary_type": "last",
-        "summary_use_proj": True,
-        "summary_activation": "tanh",
+        **SUMMARY,
         "initializer_range": config.init,
         "tie_word_embeddings": True,
         "sesame": {"max_length": config.max_length, "attention_dropout": config.attention_dropout},  # no place there
@@ -63,20 +67,7 @@ def write_config(config: XLNetConfig, heads: set[str], task: str | None = None) 
 
 def read_config(found: Mapping[str, Any], place: str) -> XLNetConfig:
     """Defaults are those of transformers' `XLNetConfig`. `bi_data` is about a batch, not about the model: it is not read."""
-    wanted = {
-        "attn_type": "bi",
-        "same_length": False,
-        "untie_r": True,
-        "summary_type": "last",
-        "summary_use_proj": True,
-        "summary_activation": "tanh",
-    }
-    demand(found, wanted, place)
-    if BEAM in (found.get("architectures") or []):
-        raise SesameError(
-            f"{place}: {BEAM} looks for answers with a beam, which no task here does; save the model as {BEAM}Simple, "
-            "or as XLNetModel and teach it again"
-        )
+    demand(found, {"attn_type": "bi", "same_length": False, "untie_r": True}, place)
     said = found.get("sesame")
     own: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
     dropout = float(found.get("dropout", 0.1))
@@ -118,6 +109,8 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
             tensor = tensor.flatten()
         tidy[name] = tensor
     tie(tidy, config, TOKENS, OUTPUT)
+    if unlike(config):  # what was taught there is no pooler of ours
+        tidy = {name: tensor for name, tensor in tidy.items() if not name.startswith("sequence_summary.")}
     return tidy
 
 
