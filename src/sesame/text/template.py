@@ -34,7 +34,8 @@ def _place(backend: Backend, chosen: processors.TemplateProcessing) -> None:
 
 def around(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids that the template puts before and behind a text."""
-    bare, whole = tokenizer.encode("a").ids, tokenizer.encode("a", special=True).ids
+    text = tokenizer.sample
+    bare, whole = tokenizer.encode(text).ids, tokenizer.encode(text, special=True).ids
     front = next(at for at in range(len(whole) + 1) if whole[at : at + len(bare)] == bare)
     return tuple(whole[:front]), tuple(whole[front + len(bare) :])
 

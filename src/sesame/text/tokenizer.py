@@ -152,7 +152,8 @@ class Tokenizer:
         """The inputs of a model for this tokenizer, in the ecosystem's names."""
         if self._inputs is not None:
             return list(self._inputs)
-        types = {*self.encode_pair("a", "b").segments, *self.encode("a", special=True).segments}
+        one, two = self.encode(self.sample, special=True), self.encode_pair(self.sample, self.sample)
+        types = {*two.segments, *one.segments}
         return ["input_ids", *(["token_type_ids"] if len(types) > 1 else []), "attention_mask"]
 
     def segments_of(self, found: tokenizers.Encoding) -> list[int]:
@@ -161,9 +162,17 @@ class Tokenizer:
         return found.type_ids if told else [0] * len(found.ids)
 
     @cached_property
+    def sample(self) -> str:
+        """A text that has pieces, to see what the template puts around one: "a", or a token of a vocabulary without it."""
+        if self.encode("a").ids:
+            return "a"
+        known = (self.decode([id]) for id in sorted(self.backend.get_vocab(with_added_tokens=True).values()))
+        return next((text for text in known if self.encode(text).ids), "a")
+
+    @cached_property
     def cls_last(self) -> bool:
         """Whether the template puts the class token behind the text, as XLNet's does."""
-        return self.has("cls") and self.encode("a", special=True).ids[-1] == self.id("cls")
+        return self.has("cls") and self.encode(self.sample, special=True).ids[-1] == self.id("cls")
 
     def padding_as_usual(self) -> "Tokenizer":
         """The tokenizer for a model that learns here: whatever another folder said, its rows are padded as in training."""
