@@ -42,7 +42,8 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     shared.read_activation(found, "hidden_act", place, known=("gelu",))
-    return shared.read_encoder(found, place, SILENT, embedding_width=int(found.get("embedding_size", 128)))
+    narrow = int(shared.read_number(found, "embedding_size", place, 128))
+    return shared.read_encoder(found, place, SILENT, embedding_width=narrow)
 
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -64,14 +64,22 @@ def read_encoder(
     """An encoder from BERT's keys. `silent` is what the family means when a key is missing, `more` settings of ours."""
     demand(found, ONLY, place)
     said = {key: value for key, (_, value) in SIZES.items()} | dict(silent or {}) | dict(found)
-    values: dict[str, Any] = {ours: int(said[theirs]) for theirs, (ours, _) in SIZES.items()}
+    values: dict[str, Any] = {ours: int(read_number(said, theirs, place)) for theirs, (ours, _) in SIZES.items()}
     values |= {
         "activation": read_activation(said, "hidden_act", place),
-        "dropout": float(said.get("hidden_dropout_prob", 0.1)),
-        "attention_dropout": float(said.get("attention_probs_dropout_prob", 0.1)),
-        "eps": float(said.get("layer_norm_eps", 1e-12)),
+        "dropout": read_number(said, "hidden_dropout_prob", place, 0.1),
+        "attention_dropout": read_number(said, "attention_probs_dropout_prob", place, 0.1),
+        "eps": read_number(said, "layer_norm_eps", place, 1e-12),
     }
     return EncoderConfig(**(values | more))
+
+
+def read_number(said: Mapping[str, Any], key: str, place: str, silent: float = 0.0) -> float:
+    """A number of config.json; what is none names its key."""
+    try:
+        return float(said.get(key, silent))
+    except (TypeError, ValueError) as error:
+        raise SesameError(f"{place}: {key} = {said[key]!r} is not a number; copy the file again") from error
 
 
 def write_encoder(config: EncoderConfig, kind: str, model: str) -> dict[str, Any]:
