@@ -33,6 +33,7 @@ from sesame.tasks.layers import LayerChoice
 from sesame.tasks.predict import predict
 from sesame.tasks.speak import TEXTS, Said, Voice
 from sesame.text import Encoding, Tokenizer
+from sesame.text.template import around
 from sesame.train.precision import choose_machine
 
 ENGINES = ("torch", "onnx")
@@ -195,7 +196,7 @@ class Loaded:
     def _cut(self, text: str, whole: Encoding) -> list[Encoding]:
         bare = self.tokenizer.encode(text)
         room = self.limit - (len(whole.ids) - len(bare.ids))
-        front = whole.ids.index(bare.ids[0]) if bare.ids else 0
+        front = len(around(self.tokenizer)[0])  # not found by the first token, which may be a "[CLS]" of the text
         head, tail = whole.ids[:front], whole.ids[front + len(bare.ids) :]
         segments = whole.segments[:front], whole.segments[front + len(bare.ids) :]
         size = -(-len(bare.ids) // -(-len(bare.ids) // room))  # as few windows as hold it, none of them nearly empty

@@ -54,6 +54,9 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "buckets": ("t5", {"relative_attention_num_buckets": 6}, "backbone.buckets must be a multiple of 4"),
     "heads": ("bert", {"hidden_size": 25, "num_attention_heads": 4}, "backbone.width 25 does not divide by 4 heads"),
     "layers": ("gpt2", {"n_layer": 0}, "backbone.depth is 0; it must be at least 1"),
+    "null": ("bert", {"type_vocab_size": None}, "type_vocab_size = None is not a number"),
+    "words": ("albert", {"hidden_size": "large"}, "hidden_size = 'large' is not a number"),
+    "no rate": ("ernie", {"hidden_dropout_prob": None}, "hidden_dropout_prob = None is not a number"),
 }
 
 

@@ -278,7 +278,6 @@ def test_what_computes_differently_is_refused() -> None:
     for key, value in (
         ("attn_type", "uni"),
         ("same_length", True),
-        ("summary_type", "first"),
         ("ff_activation", "silu"),
     ):
         with pytest.raises(SesameError):

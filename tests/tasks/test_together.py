@@ -211,3 +211,14 @@ def test_a_slow_wish_is_granted_but_told(
     loaded = sesame.load(start_folder(tmp_path / "start"), "cpu", precision="bf16", accept=True)
     assert "fp32 is faster here" in capsys.readouterr().err
     assert loaded.embed("w1 w2").shape == (1, 16)
+
+
+def test_windows_of_a_text_that_begins_like_the_template() -> None:
+    """The class token of the text was taken for the template's: no window had its own, and each had a word too many."""
+    loaded = model()
+    text = "[CLS] " + " ".join(WORDS[at % len(WORDS)] for at in range(200))
+    (windows,) = loaded._windows([text])
+    cls, sep = loaded.tokenizer.id("cls"), loaded.tokenizer.id("sep")
+    assert len(windows) > 2
+    assert all((window.ids[0], window.ids[-1]) == (cls, sep) for window in windows)
+    assert [id for window in windows for id in window.ids[1:-1]] == loaded.tokenizer.encode(text).ids

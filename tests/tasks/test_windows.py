@@ -3,10 +3,13 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers, processors, trainers
 
 from sesame.errors import SesameError
 from sesame.tasks.windows import Inputs, Window
 from sesame.text import Encoding, Tokenizer
+from sesame.text.template import around
 from tests.tasks.toys import UNICODE, toy_tokenizer, trained
 
 KINDS = ("wordpiece", "bpe", "unigram")
@@ -131,3 +134,26 @@ def test_a_template_without_a_separator() -> None:
     (window,) = inputs.pair(a, b)
     wanted = tokenizer.encode_pair("alpha w1", "beta w2 w3")
     assert (window.ids, window.segments) == (wanted.ids, wanted.segments)
+
+
+def without_latin_letters() -> Tokenizer:
+    """Pieces of one script only and none for the unknown, so that "a" has no pieces at all."""
+    specials = ["<s>", "<pad>", "</s>", "<mask>"]
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=specials, show_progress=False)
+    backend.train_from_iterator(["кот спит на ковре", "собака бежит по дороге"], trainer)
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    return Tokenizer(backend, {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "mask": "<mask>"})
+
+
+def test_a_tokenizer_of_another_script_has_its_template() -> None:
+    """The texts stood behind `<s></s>` and `<s></s></s></s>`."""
+    tokenizer = without_latin_letters()
+    assert tokenizer.encode("a").ids == []
+    inputs = Inputs(tokenizer, 30)
+    a, b = inputs.encode(["кот спит", "собака"])
+    assert inputs.single(a)[0].ids == tokenizer.encode("кот спит", special=True).ids
+    assert inputs.pair(a, b)[0].ids == tokenizer.encode_pair("кот спит", "собака").ids
+    assert around(tokenizer) == ((0,), (2,))
+    assert not tokenizer.cls_last

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer, XLNetForQuestionAnswering, XLNetForSequenceClassification
+from transformers import AutoTokenizer, XLNetForSequenceClassification
 from transformers import XLNetConfig as TheirConfig
 
 import sesame
 from sesame.backbones import XLNet, XLNetConfig
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.data.examples import Answer, Example
-from sesame.errors import SesameError
 from sesame.finetuning.run import Wishes, finetune
 from sesame.finetuning.transfer import fitted, resolve_transfer, task_config
 from sesame.tasks import Item, Task, TaskConfig, build_task
@@ -158,12 +157,6 @@ def test_heads_both_ways_through_folders(kind: str, tmp_path: Path) -> None:
     assert {name: one.config for name, one in again.tasks.items()} == {kind: task.config}
     for name, tensor in parts.state().items():
         assert torch.equal(again.state()[name], tensor)
-
-
-def test_the_beam_is_refused(tmp_path: Path) -> None:
-    XLNetForQuestionAnswering(TheirConfig(**TINY)).save_pretrained(tmp_path)
-    with pytest.raises(SesameError, match="beam"):
-        load_parts(tmp_path)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ where several fit, is said in `hf/__init__.py`. A model that it has no class for
 `"model_type": "sesame"` and its settings under the name of its backbone. One that speaks also has generation_config.json.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,11 +32,13 @@ from sesame.errors import SesameError
 from sesame.files import read_json, write_json, write_whole
 from sesame.nn.init import Undrawn
 from sesame.objectives import MaskedLMHead
+from sesame.progress import say
 from sesame.tasks import Task
 from sesame.text import Tokenizer
 from sesame.text.template import around, before_prompts
 
 OWN = "sesame"
+QUANTIZED = "quantized weights do not open here; in transformers, call dequantize() on the model and save it again"
 FIRST = 16  # specials stand among the first ids, in all tokenizers that were made with padding in mind
 
 
@@ -151,8 +153,8 @@ def _for_model(tokenizer: Tokenizer, backbone: Backbone, pad: int | None) -> Tok
         roles = {**roles, "pad": tokenizer.token(pad)}
     if (names, roles) == (tokenizer.input_names(), tokenizer.roles):
         return tokenizer
-    length, sides = tokenizer.max_length, tokenizer.sides
-    return Tokenizer(tokenizer.backend, roles, length, inputs=names, sides=sides, name=tokenizer.name)
+    length, sides, further = tokenizer.max_length, tokenizer.sides, tokenizer.further
+    return Tokenizer(tokenizer.backend, roles, length, inputs=names, sides=sides, further=further, name=tokenizer.name)
 
 
 def _belongs(name: str, heads: set[str]) -> bool:
@@ -182,6 +184,8 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
     if not isinstance(found, dict):
         raise SesameError(f"{folder / 'config.json'}: holds no table of settings; copy the file again")
     kind = str(found.get("model_type") or _old_model_type(found, folder))
+    if found.get("quantization_config"):
+        raise SesameError(f"{folder / 'config.json'}: quantization_config: {QUANTIZED}")
     if kind == OWN:
         config = read_own(found, str(folder / "config.json"))
         parts = _fill(_empty(config), read_weights(folder), None, found, folder, more)
@@ -273,6 +277,7 @@ def _fill(
     heads |= {name: deepcopy(head) for name, head in (more or {}).items() if name not in heads}
     parts = Parts(backbone, dict(heads), tasks=tasks)
     wanted = parts.state()
+    _refuse_whole_numbers(table, found, wanted, folder)
     try:
         state, missing, unused = import_state(table, found, wanted)
     except (RuntimeError, IndexError) as error:
@@ -290,6 +295,10 @@ def _fill(
         if any(gap.startswith(f"{name}.") for gap in missing):
             del parts.heads[name]
     parts.tasks = {name: task for name, task in tasks.items() if set(task.heads()) <= set(parts.heads)}
+    for name, task in tasks.items():
+        gap = next((gap for gap in missing if _belongs(gap, set(task.heads()))), "")
+        if gap:
+            say(f"{folder}: the weights lack {gap}: the head {name!r} is left out (`sesame finetune` teaches another)")
     dtype = next(iter(found.values())).dtype
     if dtype == torch.float64:
         backbone.double()
@@ -298,6 +307,16 @@ def _fill(
     _assign(parts, state)
     parts.unused = unused
     return parts
+
+
+def _refuse_whole_numbers(
+    table: Iterable[Row], found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], folder: Path
+) -> None:
+    """A matrix of whole numbers has its scale elsewhere: read as it stands it would be another matrix."""
+    read = [name for row in table if row.ours in wanted and wanted[row.ours].is_floating_point() for name in row.theirs]
+    for name in read:
+        if name in found and not found[name].is_floating_point():
+            raise SesameError(f"{folder}: {name} is kept as {found[name].dtype}: {QUANTIZED}")
 
 
 def _names(

@@ -209,7 +209,7 @@ def _length(backbone: Backbone, remembers: bool) -> int:
 
 def _start(tokenizer: Tokenizer) -> int:
     """What began each row in training: the class token where texts begin with it, else what stands between texts."""
-    framed = tokenizer.has("cls") and tokenizer.encode("a", special=True).ids[:1] == [tokenizer.id("cls")]
+    framed = tokenizer.has("cls") and tokenizer.encode(tokenizer.sample, special=True).ids[:1] == [tokenizer.id("cls")]
     return tokenizer.id("cls") if framed else _role(tokenizer, "bos", "eos", "sep", "cls")
 
 

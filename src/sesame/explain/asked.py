@@ -80,7 +80,7 @@ def ask(
 
 def specials(tokenizer: Tokenizer) -> set[int]:
     """Tokens that stand for no text: those with a role but for the unknown one, and the template's."""
-    template = tokenizer.encode_pair("a", "a")
+    template = tokenizer.encode_pair(tokenizer.sample, tokenizer.sample)
     around = {id for id, word in zip(template.ids, template.words, strict=True) if word is None}
     return around | {id for role, id in tokenizer.ids().items() if role != "unk"}
 
@@ -252,7 +252,7 @@ def _about_next(parts: Parts, tokenizer: Tokenizer, text: str, wish: Wish) -> Qu
     encoding = tokenizer.encode(text, literal=True)
     front = (
         [tokenizer.id("cls")]
-        if tokenizer.has("cls") and tokenizer.encode("a", True).ids[0] == tokenizer.id("cls")
+        if tokenizer.has("cls") and tokenizer.encode(tokenizer.sample, True).ids[0] == tokenizer.id("cls")
         else []
     )
     row = [*front, *encoding.ids]

@@ -49,7 +49,7 @@ def open_start(model: str, frame: Frame = "auto") -> Parts:
 
 def _bare(tokenizer: Tokenizer) -> bool:
     """Whether two texts run into each other."""
-    words = tokenizer.encode_pair("a", "a").words
+    words = tokenizer.encode_pair(tokenizer.sample, tokenizer.sample).words
     places = [at for at, word in enumerate(words) if word is not None]
     return None not in words[places[0] : places[-1]]
 

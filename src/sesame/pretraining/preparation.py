@@ -134,7 +134,7 @@ def vocab_of(tokenizer: Tokenizer) -> Vocab:
     pieces = tokenizer.tokens()
     number = {piece: id for id, piece in enumerate(pieces)}
     named = takewhile(number.__contains__, map(SENTINEL.format, count()))
-    front = int(tokenizer.has("cls") and tokenizer.encode("a", special=True).ids[0] == tokenizer.id("cls"))
+    front = int(tokenizer.has("cls") and tokenizer.encode(tokenizer.sample, special=True).ids[0] == tokenizer.id("cls"))
     sentinels = tuple(number[piece] for piece in named)
     return Vocab(len(tokenizer), tokenizer.ids(), front, sentinels, tuple(stop_ids(pieces)))
 
@@ -238,7 +238,7 @@ def _check_pieces(tokenizer: Tokenizer, started: Parts, wishes: Wishes) -> None:
 
 def _framed(tokenizer: Tokenizer, recipe: Recipe) -> Tokenizer:
     """With the tokens around a text that the recipe's model reads."""
-    tokenizer = tokenizer.padding_as_usual()
+    tokenizer = tokenizer.for_a_new_model()
     if "span" in recipe.objectives:
         tokenizer = with_sentinels(tokenizer)
     if recipe.tokenizer.template == "end":

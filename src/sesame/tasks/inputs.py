@@ -38,6 +38,6 @@ def ids_and_segments(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encodin
     """Whole inputs on all cores, without the places in the text, which cost more than the ids."""
     quick = getattr(tokenizer.backend, "encode_batch_fast", tokenizer.backend.encode_batch)
     try:
-        return [Encoding(found.ids, [], [], found.type_ids) for found in quick(list(texts))]
+        return [Encoding(found.ids, [], [], tokenizer.segments_of(found)) for found in quick(list(texts))]
     except (TypeError, UnicodeEncodeError):  # half of a surrogate pair: the careful way knows what to do
         return tokenizer.encode_batch(list(texts), special=True)

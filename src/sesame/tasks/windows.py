@@ -42,8 +42,9 @@ class Inputs:
     def __init__(self, tokenizer: Tokenizer, limit: int, overlap: float = 0.25, segments: int = 2) -> None:
         self.tokenizer, self.limit, self.overlap = tokenizer, limit, overlap
         self.pad = tokenizer.id("pad") if tokenizer.has("pad") else 0
-        self.one = _template(tokenizer.encode("a", special=True), 1, segments)
-        self.two = _template(tokenizer.encode_pair("a", "a"), 2, segments)
+        text = tokenizer.sample
+        self.one = _template(tokenizer.encode(text, special=True), 1, segments)
+        self.two = _template(tokenizer.encode_pair(text, text), 2, segments)
         self.cls_last = tokenizer.cls_last
         self.shortened = 0  # how many texts beside a windowed one had to be cut
         least = sum(map(len, self.two.around)) + 8
@@ -114,7 +115,7 @@ class Inputs:
 
 
 def _template(encoding: Encoding, texts: int, kinds: int) -> _Template:
-    """Read the template off the encoding of one-letter texts: specials belong to no word."""
+    """Read the template off the encoding of short texts: specials belong to no word."""
     around: list[list[int]] = [[]]
     segments: list[list[int]] = [[]]
     inner: list[int] = []

@@ -85,10 +85,9 @@ def extend_tokenizer(tokenizer: Tokenizer, words: Iterable[str]) -> tuple[Tokeni
             raise SesameError(
                 f"{tokenizer.name}: {piece!r} stays split even as a piece of its own; leave this word out"
             )
-    inputs, sides = tokenizer.input_names(), tokenizer.sides
-    extended = Tokenizer(
-        backend, tokenizer.roles, tokenizer.max_length, inputs=inputs, sides=sides, name=tokenizer.name
-    )
+    inputs, sides, further = tokenizer.input_names(), tokenizer.sides, tokenizer.further
+    roles, length = tokenizer.roles, tokenizer.max_length
+    extended = Tokenizer(backend, roles, length, inputs=inputs, sides=sides, further=further, name=tokenizer.name)
     return extended, list(fresh.values())
 
 

@@ -19,7 +19,7 @@ from sesame.text import families
 from sesame.text.marian import ROLES as ROLES_OF_MARIAN
 from sesame.text.marian import is_marian, marian
 from sesame.text.sentencepiece import read_sentencepiece
-from sesame.text.tokenizer import AROUND, CUTTING, PADDING, ROLES, Tokenizer
+from sesame.text.tokenizer import AROUND, CUTTING, LISTED, PADDING, ROLES, Tokenizer
 
 _KNOWN = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
 
@@ -49,6 +49,7 @@ class _Around:
     named: dict[str, str | None]  # role -> token; None where a role is switched off
     added: dict[int, AddedToken]
     declared: str | None  # the name of the family, as the files give it
+    listed: list[str]  # special tokens that are listed without a role
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -75,7 +76,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     if AROUND in around.settings and source.name == "tokenizer.json":
         backend = _with_template(backend, around.settings[AROUND], source.parent)
     length, sides = _max_length(around.settings), _sides(around.settings)
-    return Tokenizer(backend, roles, length, inputs=_inputs(around), sides=sides, name=str(path))
+    further = _further(backend, roles, around.listed)
+    return Tokenizer(backend, roles, length, inputs=_inputs(around), sides=sides, further=further, name=str(path))
 
 
 def _with_template(backend: tokenizers.Tokenizer, kept: Any, folder: Path) -> tokenizers.Tokenizer:
@@ -110,20 +112,33 @@ def _find(path: Path) -> Path:
 def _read_around(folder: Path) -> _Around:
     settings = _read_dict(folder / "tokenizer_config.json")
     named: dict[str, str | None] = {}
+    listed: list[str] = []
     for source in (_read_dict(folder / "special_tokens_map.json"), settings):
         for role in ROLES:
             if f"{role}_token" in source:
                 named[role] = families.content(source[f"{role}_token"])
+        listed += _listed(source)
     try:
         added = {int(id): _added_token(token) for id, token in settings.get("added_tokens_decoder", {}).items()}
         for text, id in _read_dict(folder / "added_tokens.json").items():
-            added.setdefault(int(id), AddedToken(text, normalized=text not in named.values()))
+            plain = text not in named.values() and text not in listed
+            added.setdefault(int(id), AddedToken(text, normalized=plain, special=text in listed))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SesameError(f"{folder}: the list of added tokens is malformed ({error}); copy the files again") from error
     name = str(settings.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
     if name not in families.FAMILY_NAMES and name not in _SHIFTED:
         name = str(_read_dict(folder / "config.json").get("model_type") or "").lower() or name
-    return _Around(settings, named, added, name or None)
+    return _Around(settings, named, added, name or None, listed)
+
+
+def _listed(source: Mapping[str, Any]) -> list[str]:
+    """Special tokens without a role, under the names of transformers 4 and 5; some versions give each a name."""
+    found: list[str | None] = []
+    for key in (LISTED, "extra_special_tokens"):
+        tokens = source.get(key)
+        tokens = list(tokens.values()) if isinstance(tokens, dict) else tokens
+        found += map(families.content, tokens if isinstance(tokens, list) else [])
+    return [token for token in found if token]
 
 
 def _read_dict(path: Path) -> dict[str, Any]:
@@ -260,6 +275,17 @@ def _mark_special(backend: tokenizers.Tokenizer, roles: Mapping[str, str], mask_
             lstrip = role == "mask" and mask_takes_space
             backend.add_special_tokens([AddedToken(roles[role], normalized=False, special=True, lstrip=lstrip)])
             known.add(roles[role])
+
+
+def _further(backend: tokenizers.Tokenizer, roles: Mapping[str, str], listed: list[str]) -> list[str]:
+    """Those of the listed tokens that the vocabulary has and that no role has taken; they are found whole in texts."""
+    known = {token.content: token.special for token in backend.get_added_tokens_decoder().values()}
+    wanted = [token for token in dict.fromkeys(listed) if token not in roles.values() and known.get(token, True)]
+    there = [token for token in wanted if backend.token_to_id(token) is not None]
+    backend.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in there if token not in known]
+    )
+    return there
 
 
 def _max_length(settings: Mapping[str, Any]) -> int | None:

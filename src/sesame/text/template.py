@@ -34,7 +34,8 @@ def _place(backend: Backend, chosen: processors.TemplateProcessing) -> None:
 
 def around(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids that the template puts before and behind a text."""
-    bare, whole = tokenizer.encode("a").ids, tokenizer.encode("a", special=True).ids
+    text = tokenizer.sample
+    bare, whole = tokenizer.encode(text).ids, tokenizer.encode(text, special=True).ids
     front = next(at for at in range(len(whole) + 1) if whole[at : at + len(bare)] == bare)
     return tuple(whole[:front]), tuple(whole[front + len(bare) :])
 
@@ -57,7 +58,7 @@ def framed(tokenizer: Tokenizer, template: Template) -> Tokenizer:
     tokenizer.id("cls"), tokenizer.id("sep")  # one sentence if there are none
     backend = Backend.from_str(tokenizer.backend.to_str())
     put_around(backend, template, tokenizer.roles["cls"], tokenizer.roles["sep"])
-    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, name=tokenizer.name)
+    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, further=tokenizer.further, name=tokenizer.name)
 
 
 def with_sentinels(tokenizer: Tokenizer) -> Tokenizer:
@@ -66,7 +67,7 @@ def with_sentinels(tokenizer: Tokenizer) -> Tokenizer:
         return tokenizer
     backend = Backend.from_str(tokenizer.backend.to_str())
     backend.add_special_tokens([SENTINEL.format(number) for number in range(SENTINELS)])
-    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, name=tokenizer.name)
+    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, further=tokenizer.further, name=tokenizer.name)
 
 
 def with_gpt_tokens(tokenizer: Tokenizer) -> Tokenizer:
@@ -83,4 +84,4 @@ def with_gpt_tokens(tokenizer: Tokenizer) -> Tokenizer:
         special_tokens=[(token, backend.token_to_id(token)) for token in GPT_TOKENS],
     )
     _place(backend, template)
-    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, name=tokenizer.name)
+    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, further=tokenizer.further, name=tokenizer.name)

@@ -4,11 +4,13 @@ A `Tokenizer` is a `tokenizers.Tokenizer` (the backend does all of the splitting
 which token plays which role, how long the model's inputs may be, and how a folder is written that others can open.
 
 What is unusual here: a stranger's text may contain "[SEP]" or "</s>" as plain characters. With `literal=True` they stay
-plain characters and never become control tokens; corpora must be encoded so.
+plain characters and never become control tokens; corpora must be encoded so. Tokens that a folder lists as special without
+a role ("[E1]" before an entity) were made to stand in texts, and are found there either way.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +28,10 @@ ROLES = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
 # A Unicode noncharacter: never part of text that is exchanged, so a name that starts with it cannot occur in one.
 _OUT_OF_REACH = "\ufdd0"
 PADDING, CUTTING = "padding_side", "truncation_side"  # in tokenizer_config.json: "left" or "right"
+LISTED = "additional_special_tokens"  # in tokenizer_config.json; transformers 5 also writes "extra_special_tokens"
+_CONTROL = re.compile(
+    r"<extra_id_\d+>|<eo[pd]>|<(un|mas)k_\d+>|<mask>|</?s>NOTUSED"
+)  # listed too, but no part of texts
 AROUND = "sesame_template"  # in tokenizer_config.json: what stands around a text, where tokenizer.json does not say it
 
 
@@ -44,7 +50,8 @@ class Tokenizer:
 
     `roles` maps those of `ROLES` that exist to their token, e.g. {"pad": "[PAD]"}. `max_length` is the longest input of
     the model that the tokenizer belongs to, or None. `inputs` are the model's input names where a folder states them, `sides`
-    at which end of a text others shall pad and cut: nothing here follows them, but a folder must not lose them.
+    at which end of a text others shall pad and cut: nothing here follows them, but a folder must not lose them. `further`
+    are the special tokens without a role that a folder lists.
     """
 
     def __init__(
@@ -55,6 +62,7 @@ class Tokenizer:
         *,
         inputs: Sequence[str] | None = None,
         sides: Mapping[str, str] = MappingProxyType({}),
+        further: Sequence[str] = (),
         name: str = "this tokenizer",
     ) -> None:
         backend.no_truncation()
@@ -65,6 +73,7 @@ class Tokenizer:
         self.name = name
         self._inputs = list(inputs) if inputs is not None else None
         self.sides = dict(sides)
+        self.further = tuple(further)
         for role, token in self.roles.items():
             if backend.token_to_id(token) is None:
                 raise SesameError(f"{name}: the {role} token {token!r} is not in the vocabulary; name one that is")
@@ -136,27 +145,50 @@ class Tokenizer:
         if isinstance(state["model"]["vocab"], list):
             # The last digits of a Unigram score do not survive the library's reading of its own file.
             state["model"]["vocab"] = [[token, round(score, 6)] for token, score in state["model"]["vocab"]]
-        decides = json.dumps([state, self.roles], sort_keys=True)
+        decides = json.dumps([state, self.roles, *([self.further] if self.further else [])], sort_keys=True)
         return hashlib.sha256(decides.encode("utf-8")).hexdigest()
 
     def input_names(self) -> list[str]:
         """The inputs of a model for this tokenizer, in the ecosystem's names."""
         if self._inputs is not None:
             return list(self._inputs)
-        types = {*self.encode_pair("a", "b").segments, *self.encode("a", special=True).segments}
+        one, two = self.encode(self.sample, special=True), self.encode_pair(self.sample, self.sample)
+        types = {*two.segments, *one.segments}
         return ["input_ids", *(["token_type_ids"] if len(types) > 1 else []), "attention_mask"]
+
+    def segments_of(self, found: tokenizers.Encoding) -> list[int]:
+        """The template's segments; all 0 where the folder states inputs of its model without them, as others take it."""
+        told = self._inputs is None or "token_type_ids" in self._inputs
+        return found.type_ids if told else [0] * len(found.ids)
+
+    @cached_property
+    def sample(self) -> str:
+        """A text that has pieces, to see what the template puts around one: "a", or a token of a vocabulary without it."""
+        if self.encode("a").ids:
+            return "a"
+        known = (self.decode([id]) for id in sorted(self.backend.get_vocab(with_added_tokens=True).values()))
+        return next((text for text in known if self.encode(text).ids), "a")
 
     @cached_property
     def cls_last(self) -> bool:
         """Whether the template puts the class token behind the text, as XLNet's does."""
-        return self.has("cls") and self.encode("a", special=True).ids[-1] == self.id("cls")
+        return self.has("cls") and self.encode(self.sample, special=True).ids[-1] == self.id("cls")
 
     def padding_as_usual(self) -> "Tokenizer":
         """The tokenizer for a model that learns here: whatever another folder said, its rows are padded as in training."""
         if PADDING not in self.sides:
             return self
         sides = {key: side for key, side in self.sides.items() if key != PADDING}
-        return Tokenizer(self.backend, self.roles, self.max_length, inputs=self._inputs, sides=sides, name=self.name)
+        return self._again(self._inputs, sides)
+
+    def for_a_new_model(self) -> "Tokenizer":
+        """The same, and what inputs another model had is forgotten."""
+        usual = self.padding_as_usual()
+        return usual if usual._inputs is None else usual._again(None, usual.sides)
+
+    def _again(self, inputs: Sequence[str] | None, sides: Mapping[str, str]) -> "Tokenizer":
+        backend, roles, length = self.backend, self.roles, self.max_length
+        return Tokenizer(backend, roles, length, inputs=inputs, sides=sides, further=self.further, name=self.name)
 
     def save(self, folder: Path, before: Sequence[int] | None = None) -> None:
         """Write tokenizer.json and its two companions, so that `transformers.AutoTokenizer` gives equal ids.
@@ -187,6 +219,8 @@ class Tokenizer:
         if self.cls_last:  # transformers reads a text's state at the last place of a row
             config[PADDING] = "left"
         config |= self.sides
+        if self.further:
+            config[LISTED] = list(self.further)
         if self.max_length is not None:
             config["model_max_length"] = self.max_length
         state = json.loads(self.backend.to_str())
@@ -204,7 +238,7 @@ class Tokenizer:
         except (TypeError, UnicodeEncodeError):
             # Half of a surrogate pair (broken JSON has them) is not a character; one stands in for one, offsets hold.
             found = backend.encode_batch([_whole_characters(text) for text in inputs], add_special_tokens=special)
-        return [Encoding(e.ids, e.offsets, e.word_ids, e.type_ids) for e in found]
+        return [Encoding(e.ids, e.offsets, e.word_ids, self.segments_of(e)) for e in found]
 
     @cached_property
     def _literal_backend(self) -> tokenizers.Tokenizer:
@@ -215,6 +249,7 @@ class Tokenizer:
         """
         state = json.loads(self.backend.to_str())
         hidden = {t["content"] for t in state["added_tokens"] if t["special"] and len(t["content"]) > 1}
+        hidden -= {token for token in self.further if not _CONTROL.fullmatch(token)}
         for token in state["added_tokens"]:
             token["content"] = _hide(token["content"], hidden)
         model = state["model"]

@@ -17,7 +17,7 @@ from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
 BIAS, DECODER = "predictions.bias", "predictions.decoder"
-SILENT = {  # AlbertConfig is the xxlarge model
+SILENT: dict[str, Any] = {  # AlbertConfig is the xxlarge model
     "vocab_size": 30000,
     "hidden_size": 4096,
     "num_attention_heads": 64,
@@ -48,14 +48,14 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     shared.demand(found, {"num_hidden_groups": 1, "inner_group_num": 1}, place)
-    narrow = int(found.get("embedding_size", 128))
-    square = narrow == int(found.get("hidden_size", SILENT["hidden_size"]))
+    narrow = int(shared.read_number(found, "embedding_size", place, 128))
+    square = narrow == shared.read_number(found, "hidden_size", place, SILENT["hidden_size"])
     return shared.read_encoder(found, place, SILENT, share="all", embedding_width=narrow, square=square)
 
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     named = shared.tidy(found, "albert.", ("embeddings.", "encoder.", "pooler."))
-    shared.untie(named, config, BIAS, DECODER)
+    shared.untie(named, config, "albert", BIAS, DECODER)
     return named
 
 

@@ -49,7 +49,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     """Old TensorFlow names and bare `BertModel` files, in today's names; buffers and tied copies are left out."""
     named = shared.tidy(found, "bert.", ("embeddings.", "encoder.", "pooler."))
-    shared.untie(named, config, BIAS, DECODER)
+    shared.untie(named, config, "bert", BIAS, DECODER)
     return named
 
 

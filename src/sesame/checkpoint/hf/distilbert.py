@@ -61,7 +61,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     named = shared.tidy(found, "distilbert.", ("embeddings.", "transformer."))
-    shared.untie(named, config, BIAS, DECODER)
+    shared.untie(named, config, "distilbert", BIAS, DECODER)
     return named
 
 

@@ -23,6 +23,10 @@ BIAS, DECODER = "generator_lm_head.bias", "generator_lm_head"
 SILENT = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}  # ElectraConfig is the small model
 
 
+def unlike(found: Mapping[str, Any]) -> str:
+    return shared.odd_summary(found, SUMMARY, ("ForMultipleChoice",))
+
+
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
     return "electra" if config.activation == "gelu" and config.segments > 0 else None
 
@@ -38,14 +42,13 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     shared.read_activation(found, "hidden_act", place, known=("gelu",))
-    if "ElectraForMultipleChoice" in (found.get("architectures") or []):
-        shared.demand(found, SUMMARY, place)
-    return shared.read_encoder(found, place, SILENT, embedding_width=int(found.get("embedding_size", 128)))
+    narrow = int(shared.read_number(found, "embedding_size", place, 128))
+    return shared.read_encoder(found, place, SILENT, embedding_width=narrow)
 
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     named = shared.tidy(found, "electra.", ("embeddings.", "embeddings_project.", "encoder."))
-    shared.untie(named, config, BIAS, DECODER)
+    shared.untie(named, config, "electra", BIAS, DECODER)
     return named
 
 

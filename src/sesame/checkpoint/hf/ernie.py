@@ -37,7 +37,7 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
     types = named.pop(TASK_TYPES, None)
     if types is not None and config.get("use_task_id", False):
         named[SEGMENTS] = named[SEGMENTS] + types[0]
-    shared.untie(named, config, bert.BIAS, bert.DECODER)
+    shared.untie(named, config, "ernie", bert.BIAS, bert.DECODER)
     return named
 
 

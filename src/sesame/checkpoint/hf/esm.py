@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from sesame.backbones.encoder import EncoderConfig
-from sesame.checkpoint.hf.shared import both, head, matrices, today
+from sesame.checkpoint.hf.shared import both, head, matrices, tie, today
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
 
 TASKS = ("classify", "regress", "tag")
 BASE = 10000.0  # of the angles, when a config is silent: files before transformers 5 are, always
-DECODER = "lm_head.decoder.weight"
+TOKENS, DECODER = "esm.embeddings.word_embeddings.weight", "lm_head.decoder.weight"
 
 
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
@@ -92,9 +92,11 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     """Leave out buffers, the contact head for proteins, and a tied copy of the table."""
     bare = not any(name.startswith("esm.") for name in found)
-    skip = ("position_ids", "inv_freq", *([DECODER] if config.get("tie_word_embeddings", True) else []))
+    skip = ("position_ids", "inv_freq")
     named = {today(f"esm.{name}" if bare else name): tensor for name, tensor in found.items()}
-    return {name: t for name, t in named.items() if not name.endswith(skip) and ".contact_head." not in name}
+    named = {name: t for name, t in named.items() if not name.endswith(skip) and ".contact_head." not in name}
+    tie(named, config, TOKENS, DECODER)
+    return named
 
 
 def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
@@ -103,7 +105,7 @@ def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
     angles = described["rope_theta"] ** (-torch.arange(0, size, 2, dtype=torch.float32) / size)
     named["esm.rotary_embeddings.inv_freq"] = angles
     maps = described["num_hidden_layers"] * described["num_attention_heads"]
-    table = named["esm.embeddings.word_embeddings.weight"]
+    table = named[TOKENS]
     named["esm.contact_head.regression.weight"] = torch.zeros(1, maps, dtype=table.dtype)
     named["esm.contact_head.regression.bias"] = torch.zeros(1, dtype=table.dtype)
     if DECODER in named:
@@ -112,7 +114,7 @@ def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
 
 def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
     rows = [
-        Row("backbone.embeddings.tokens.weight", ("esm.embeddings.word_embeddings.weight",), rows=config.vocab),
+        Row("backbone.embeddings.tokens.weight", (TOKENS,), rows=config.vocab),
         *both("backbone.final_norm", "esm.encoder.emb_layer_norm_after"),
     ]
     for number in range(config.depth):

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sesame.backbones import EncoderConfig
 from sesame.checkpoint.heads import bias_of
-from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, read_activation, speaks
+from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, read_activation, speaks, tie
 from sesame.checkpoint.hf.shared import head as task_head
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
@@ -127,8 +127,8 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
         for name, tensor in found.items()
         if not name.endswith(MASKS)
     }
-    if config.get("tie_word_embeddings", True) is not False:
-        named.pop(OUTPUT, None)
+    tokens, _ = TABLES[config["model_type"]]
+    tie(named, config, f"transformer.{tokens}.weight", OUTPUT)
     return named
 
 

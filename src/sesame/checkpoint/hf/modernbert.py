@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from sesame.backbones.encoder import EncoderConfig
-from sesame.checkpoint.hf.shared import both, demand
+from sesame.checkpoint.hf.shared import both, demand, tie
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
@@ -28,6 +28,7 @@ TRANSFORM = True  # its classes have norm(gelu(dense)) before the last layer
 BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias")
 FULL, NEAR = "full_attention", "sliding_attention"
 BASES = {FULL: 160_000.0, NEAR: 10_000.0}  # of the angles, when a config is silent
+TOKENS = "model.embeddings.tok_embeddings.weight"
 OLD_BASES = {FULL: "global_rope_theta", NEAR: "local_rope_theta"}
 
 
@@ -143,9 +144,8 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
     """A bare model gets its prefix; the tied copy of the table is left out, and an output without a bias has one of zeros."""
     bare = not any(name.startswith("model.") for name in found)
     named = {f"model.{name}" if bare else name: tensor for name, tensor in found.items()}
-    if config.get("tie_word_embeddings", True):
-        named.pop("decoder.weight", None)
-    table = named.get("model.embeddings.tok_embeddings.weight")
+    tie(named, config, TOKENS, "decoder.weight")
+    table = named.get(TOKENS)
     if table is not None and "classifier.weight" not in named and "head.dense.weight" in named:
         named.setdefault("decoder.bias", torch.zeros(len(table), dtype=table.dtype))
     return named
@@ -158,7 +158,7 @@ def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
 
 def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
     rows = [
-        Row("backbone.embeddings.tokens.weight", ("model.embeddings.tok_embeddings.weight",), rows=config.vocab),
+        Row("backbone.embeddings.tokens.weight", (TOKENS,), rows=config.vocab),
         *both("backbone.embeddings.norm", "model.embeddings.norm"),
         *both("backbone.final_norm", "model.final_norm"),
     ]

@@ -51,7 +51,7 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
     named = shared.tidy(found, "roberta.", ("embeddings.", "encoder.", "pooler."))
     if POSITIONS in named:
         named[POSITIONS] = named[POSITIONS][_unused(config) :]
-    shared.untie(named, config, BIAS, DECODER)
+    shared.untie(named, config, "roberta", BIAS, DECODER)
     return named
 
 

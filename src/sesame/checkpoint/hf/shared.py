@@ -35,6 +35,14 @@ def demand(found: Mapping[str, Any], wanted: Mapping[str, Any], place: str) -> N
             raise SesameError(f"{place}: {key} = {found[key]!r} is not supported; only {value!r} is")
 
 
+def odd_summary(found: Mapping[str, Any], usual: Mapping[str, Any], classes: tuple[str, ...]) -> str:
+    """In what the summary of a text in one of these classes is not the `usual` one; null means none there."""
+    if not str((found.get("architectures") or [""])[0]).endswith(classes):
+        return ""
+    odd = [key for key, value in usual.items() if (found.get(key, value) or None) != value]
+    return ", ".join(f"{key} = {found[key]!r}" for key in odd)
+
+
 def read_activation(
     found: Mapping[str, Any],
     key: str,
@@ -56,14 +64,22 @@ def read_encoder(
     """An encoder from BERT's keys. `silent` is what the family means when a key is missing, `more` settings of ours."""
     demand(found, ONLY, place)
     said = {key: value for key, (_, value) in SIZES.items()} | dict(silent or {}) | dict(found)
-    values: dict[str, Any] = {ours: int(said[theirs]) for theirs, (ours, _) in SIZES.items()}
+    values: dict[str, Any] = {ours: int(read_number(said, theirs, place)) for theirs, (ours, _) in SIZES.items()}
     values |= {
         "activation": read_activation(said, "hidden_act", place),
-        "dropout": float(said.get("hidden_dropout_prob", 0.1)),
-        "attention_dropout": float(said.get("attention_probs_dropout_prob", 0.1)),
-        "eps": float(said.get("layer_norm_eps", 1e-12)),
+        "dropout": read_number(said, "hidden_dropout_prob", place, 0.1),
+        "attention_dropout": read_number(said, "attention_probs_dropout_prob", place, 0.1),
+        "eps": read_number(said, "layer_norm_eps", place, 1e-12),
     }
     return EncoderConfig(**(values | more))
+
+
+def read_number(said: Mapping[str, Any], key: str, place: str, silent: float = 0.0) -> float:
+    """A number of config.json; what is none names its key."""
+    try:
+        return float(said.get(key, silent))
+    except (TypeError, ValueError) as error:
+        raise SesameError(f"{place}: {key} = {said[key]!r} is not a number; copy the file again") from error
 
 
 def write_encoder(config: EncoderConfig, kind: str, model: str) -> dict[str, Any]:
@@ -104,18 +120,28 @@ def today(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def untie(named: dict[str, Tensor], config: Mapping[str, Any], bias: str, decoder: str) -> None:
+def untie(named: dict[str, Tensor], config: Mapping[str, Any], model: str, bias: str, decoder: str) -> None:
     """An output layer is written twice: as `bias`, and as `decoder`, a whole linear layer that is tied unless told otherwise.
 
-    Tied, the decoder is a copy. With weights of its own it has a bias of its own too, and that is the one in use.
+    The bias of the decoder is the one in use, where a file has both.
     """
     own = named.pop(f"{decoder}.bias", None)
-    if config.get("tie_word_embeddings", True):
-        named.pop(f"{decoder}.weight", None)
-        if own is not None:
-            named.setdefault(bias, own)
-    elif own is not None:
+    if own is not None:
         named[bias] = own
+    tie(named, config, f"{model}.embeddings.word_embeddings.weight", f"{decoder}.weight")
+
+
+def tie(named: dict[str, Tensor], config: Mapping[str, Any], tokens: str, output: str) -> None:
+    """A tied output is a copy of the tokens' table and left out; a file that holds one of the two only has both by it.
+
+    Where they differ the file is believed, not config.json, as in transformers 5: the output has weights of its own.
+    """
+    if output not in named or config.get("tie_word_embeddings", True) is False:
+        return
+    own = named[output]
+    table = named.setdefault(tokens, own)
+    if table.shape == own.shape and bool((table == own).all()):
+        del named[output]
 
 
 def tell_untied(named: dict[str, Tensor], described: dict[str, Any], bias: str, decoder: str) -> None:

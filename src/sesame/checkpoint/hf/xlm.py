@@ -33,7 +33,8 @@ SUMMARY = {
     "summary_proj_to_labels": True,
 }
 SUMMARIZING = ("ForSequenceClassification", "ForMultipleChoice")
-DECODER, LAYER, CHOICE = "pred_layer.proj", "sequence_summary.summary", "logits_proj"
+TOKENS, DECODER = "transformer.embeddings.weight", "pred_layer.proj"
+LAYER, CHOICE = "sequence_summary.summary", "logits_proj"
 
 
 def tasks(config: EncoderConfig) -> tuple[str, ...]:
@@ -44,9 +45,7 @@ def unlike(found: Mapping[str, Any]) -> str:
     model = str((found.get("architectures") or [""])[0])
     if model.endswith("ForQuestionAnswering"):
         return "it searches with a beam"
-    wanted = SUMMARY if model.endswith(SUMMARIZING) else {}
-    odd = [key for key, value in wanted.items() if (found.get(key, value) or None) != value]
-    return ", ".join(f"{key} = {found[key]!r}" for key in odd)
+    return shared.odd_summary(found, SUMMARY, SUMMARIZING)
 
 
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
@@ -117,8 +116,7 @@ def _languages(found: Mapping[str, Any], place: str) -> tuple[str, ...]:
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     parts = ("embeddings.", "position_embeddings.", "lang_embeddings.", "layer_norm", "attentions.", "ffns.")
     named = shared.tidy(found, "transformer.", parts)
-    if config.get("tie_word_embeddings", True):
-        named.pop(f"{DECODER}.weight", None)
+    shared.tie(named, config, TOKENS, f"{DECODER}.weight")
     if not _languages(config, ""):
         named.pop("transformer.lang_embeddings.weight", None)
     whole = {f"{layer}.{part}" for layer in (LAYER, CHOICE) for part in ("weight", "bias")} <= named.keys()
@@ -140,7 +138,7 @@ def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
 
 def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
     rows = [
-        Row("backbone.embeddings.tokens.weight", ("transformer.embeddings.weight",), rows=config.vocab),
+        Row("backbone.embeddings.tokens.weight", (TOKENS,), rows=config.vocab),
         Row("backbone.embeddings.positions.weight", ("transformer.position_embeddings.weight",)),
         Row("backbone.embeddings.languages.weight", ("transformer.lang_embeddings.weight",)),
         *both("backbone.embeddings.norm", "transformer.layer_norm_emb"),

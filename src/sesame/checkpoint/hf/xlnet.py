@@ -11,15 +11,22 @@ from typing import Any
 from torch import Tensor
 
 from sesame.backbones.xlnet import XLNetConfig
-from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, read_activation
+from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, odd_summary, read_activation, tie
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
-from sesame.errors import SesameError
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
 VECTORS = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias", "segment_bias": "r_s_bias"}  # ours -> theirs
-BEAM = "XLNetForQuestionAnswering"
+SUMMARY = {"summary_type": "last", "summary_use_proj": True, "summary_activation": "tanh"}
+SUMMARIZING = ("ForSequenceClassification", "ForMultipleChoice")
+TOKENS, OUTPUT = "transformer.word_embedding.weight", "lm_loss.weight"
 PARTS = ("transformer.", "lm_loss.", "sequence_summary.", "logits_proj.", "classifier.", "qa_outputs.")
+
+
+def unlike(found: Mapping[str, Any]) -> str:
+    if str((found.get("architectures") or [""])[0]).endswith("ForQuestionAnswering"):
+        return "it searches with a beam"
+    return odd_summary(found, SUMMARY, SUMMARIZING)
 
 
 def family(config: object, heads: set[str]) -> str | None:
@@ -51,9 +58,7 @@ def write_config(config: XLNetConfig, heads: set[str], task: str | None = None) 
         "bi_data": False,
         "same_length": False,
         "untie_r": True,
-        "summary_type": "last",
-        "summary_use_proj": True,
-        "summary_activation": "tanh",
+        **SUMMARY,
         "initializer_range": config.init,
         "tie_word_embeddings": True,
         "sesame": {"max_length": config.max_length, "attention_dropout": config.attention_dropout},  # no place there
@@ -62,20 +67,7 @@ def write_config(config: XLNetConfig, heads: set[str], task: str | None = None) 
 
 def read_config(found: Mapping[str, Any], place: str) -> XLNetConfig:
     """Defaults are those of transformers' `XLNetConfig`. `bi_data` is about a batch, not about the model: it is not read."""
-    wanted = {
-        "attn_type": "bi",
-        "same_length": False,
-        "untie_r": True,
-        "summary_type": "last",
-        "summary_use_proj": True,
-        "summary_activation": "tanh",
-    }
-    demand(found, wanted, place)
-    if BEAM in (found.get("architectures") or []):
-        raise SesameError(
-            f"{place}: {BEAM} looks for answers with a beam, which no task here does; save the model as {BEAM}Simple, "
-            "or as XLNetModel and teach it again"
-        )
+    demand(found, {"attn_type": "bi", "same_length": False, "untie_r": True}, place)
     said = found.get("sesame")
     own: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
     dropout = float(found.get("dropout", 0.1))
@@ -103,14 +95,11 @@ def read_config(found: Mapping[str, Any], place: str) -> XLNetConfig:
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     """Their tensors in our shapes: matrices (out, in), vectors flat. Tied copies of the token table are left out."""
-    tied = config.get("tie_word_embeddings", True)
     bare = not any(name.startswith("transformer.") for name in found)
     tidy: dict[str, Tensor] = {}
     for name, tensor in found.items():
         if bare and not name.startswith(PARTS):
             name = "transformer." + name
-        if tied and name == "lm_loss.weight":
-            continue
         last = name.rsplit(".", 1)[-1]
         if ".rel_attn." in name and last in ("q", "k", "v", "r"):
             tensor = tensor.flatten(1).t().contiguous()
@@ -119,13 +108,16 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
         elif last == "mask_emb" or last in VECTORS.values():
             tensor = tensor.flatten()
         tidy[name] = tensor
+    tie(tidy, config, TOKENS, OUTPUT)
+    if unlike(config):  # what was taught there is no pooler of ours
+        tidy = {name: tensor for name, tensor in tidy.items() if not name.startswith("sequence_summary.")}
     return tidy
 
 
 def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
     """Our shapes to theirs."""
     heads, size = described["n_head"], described["d_head"]
-    described["tie_word_embeddings"] = "lm_loss.weight" not in named
+    described["tie_word_embeddings"] = OUTPUT not in named
     for name, tensor in named.items():
         last = name.rsplit(".", 1)[-1]
         if ".rel_attn." in name and last in ("q", "k", "v", "r"):
@@ -141,7 +133,7 @@ def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
 def table(config: XLNetConfig, task: tuple[str, str] | None = None) -> list[Row]:
     """Backbone, then the heads: "plm", "pooler" (their summary), and that of a task, given by name and kind."""
     rows = [
-        Row("backbone.tokens.weight", ("transformer.word_embedding.weight",), rows=config.vocab),
+        Row("backbone.tokens.weight", (TOKENS,), rows=config.vocab),
         Row("backbone.asking", ("transformer.mask_emb",)),
     ]
     for number in range(config.depth):
@@ -158,7 +150,7 @@ def table(config: XLNetConfig, task: tuple[str, str] | None = None) -> list[Row]
         rows += both(f"{ours}.feedforward.down", f"{theirs}.ff.layer_2")
         rows += both(f"{ours}.feedforward_norm", f"{theirs}.ff.layer_norm")
     rows.append(Row("plm.bias", ("lm_loss.bias",)))
-    rows.append(Row("plm.table", ("lm_loss.weight",), rows=config.vocab))
+    rows.append(Row("plm.table", (OUTPUT,), rows=config.vocab))
     rows += both("pooler", "sequence_summary.summary")
     if task is not None:
         rows += both(task[0], {"tag": "classifier", "qa": "qa_outputs"}.get(task[1], "logits_proj"))

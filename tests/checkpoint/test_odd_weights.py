@@ -1,0 +1,61 @@
+"""Weights that are not what config.json promises: said or refused in one sentence, never read as something else."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import BertConfig, BertForSequenceClassification
+
+from sesame.checkpoint.folder import load_parts
+from sesame.errors import SesameError
+from tests.checkpoint.test_bert_parity import TINY, noisy
+
+State = dict[str, Tensor]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    noisy(BertForSequenceClassification(BertConfig(**TINY, num_labels=3))).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def rewrite(folder: Path, change: Callable[[State], State], **settings: Any) -> None:
+    state = change(load_file(folder / "model.safetensors"))
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    said = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(said | settings))
+
+
+def whole_numbers(state: State) -> State:
+    """As quantized models keep their matrices: whole numbers, and what to multiply them with beside."""
+    scales = {name.replace("weight", "SCB"): torch.ones(len(t)) for name, t in state.items() if "query.weight" in name}
+    return {n: (t * 100).to(torch.int8) if "query.weight" in n else t for n, t in state.items()} | scales
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}]
+)
+def test_quantized_weights_are_not_read_as_weights(settings: dict[str, Any], folder: Path) -> None:
+    rewrite(folder, whole_numbers, **settings)
+    with pytest.raises(SesameError, match=r"quantized weights do not open here; .* dequantize\(\)") as error:
+        load_parts(folder)
+    assert ("quantization_config" if settings else "torch.int8") in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_weights_that_say_nothing_of_a_quantization_open(folder: Path) -> None:
+    rewrite(folder, lambda state: state, quantization_config=None)
+    assert set(load_parts(folder).tasks) == {"classify"}
+
+
+@pytest.mark.parametrize("gap", ["classifier.bias", "bert.pooler.dense.weight"])
+def test_a_head_that_is_not_whole_is_left_out_aloud(gap: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rewrite(folder, lambda state: {name: tensor for name, tensor in state.items() if name != gap})
+    assert load_parts(folder).tasks == {}
+    ours = "pooler.weight" if "pooler" in gap else "classify.bias"
+    assert f"the weights lack {ours}: the head 'classify' is left out" in capsys.readouterr().err
