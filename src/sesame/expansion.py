@@ -83,8 +83,7 @@ def _with_words(old: Tokenizer, vectors: Vectors) -> tuple[Tokenizer, list[str]]
             new.setdefault(token, word)
     state["model"]["vocab"] = vocabulary | _numbered(new, len(old))
     backend = tokenizers.Tokenizer.from_str(json.dumps(state))
-    inputs, sides, further = old.input_names(), old.sides, old.further
-    made = Tokenizer(backend, old.roles, old.max_length, inputs=inputs, sides=sides, further=further, name=old.name)
+    made = old.changed(backend=backend, inputs=old.input_names())
     return made, list(new.values())
 
 

@@ -153,8 +153,7 @@ def _for_model(tokenizer: Tokenizer, backbone: Backbone, pad: int | None) -> Tok
         roles = {**roles, "pad": tokenizer.token(pad)}
     if (names, roles) == (tokenizer.input_names(), tokenizer.roles):
         return tokenizer
-    length, sides, further = tokenizer.max_length, tokenizer.sides, tokenizer.further
-    return Tokenizer(tokenizer.backend, roles, length, inputs=names, sides=sides, further=further, name=tokenizer.name)
+    return tokenizer.changed(roles=roles, inputs=names)
 
 
 def _belongs(name: str, heads: set[str]) -> bool:

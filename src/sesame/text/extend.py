@@ -85,9 +85,7 @@ def extend_tokenizer(tokenizer: Tokenizer, words: Iterable[str]) -> tuple[Tokeni
             raise SesameError(
                 f"{tokenizer.name}: {piece!r} stays split even as a piece of its own; leave this word out"
             )
-    inputs, sides, further = tokenizer.input_names(), tokenizer.sides, tokenizer.further
-    roles, length = tokenizer.roles, tokenizer.max_length
-    extended = Tokenizer(backend, roles, length, inputs=inputs, sides=sides, further=further, name=tokenizer.name)
+    extended = tokenizer.changed(backend=backend, inputs=tokenizer.input_names())
     return extended, list(fresh.values())
 
 

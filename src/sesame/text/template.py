@@ -58,7 +58,7 @@ def framed(tokenizer: Tokenizer, template: Template) -> Tokenizer:
     tokenizer.id("cls"), tokenizer.id("sep")  # one sentence if there are none
     backend = Backend.from_str(tokenizer.backend.to_str())
     put_around(backend, template, tokenizer.roles["cls"], tokenizer.roles["sep"])
-    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, further=tokenizer.further, name=tokenizer.name)
+    return tokenizer.changed(backend=backend, inputs=None, sides={})
 
 
 def with_sentinels(tokenizer: Tokenizer) -> Tokenizer:
@@ -67,7 +67,7 @@ def with_sentinels(tokenizer: Tokenizer) -> Tokenizer:
         return tokenizer
     backend = Backend.from_str(tokenizer.backend.to_str())
     backend.add_special_tokens([SENTINEL.format(number) for number in range(SENTINELS)])
-    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, further=tokenizer.further, name=tokenizer.name)
+    return tokenizer.changed(backend=backend, inputs=None, sides={})
 
 
 def with_gpt_tokens(tokenizer: Tokenizer) -> Tokenizer:
@@ -84,4 +84,4 @@ def with_gpt_tokens(tokenizer: Tokenizer) -> Tokenizer:
         special_tokens=[(token, backend.token_to_id(token)) for token in GPT_TOKENS],
     )
     _place(backend, template)
-    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length, further=tokenizer.further, name=tokenizer.name)
+    return tokenizer.changed(backend=backend, inputs=None, sides={})

@@ -179,16 +179,17 @@ class Tokenizer:
         if PADDING not in self.sides:
             return self
         sides = {key: side for key, side in self.sides.items() if key != PADDING}
-        return self._again(self._inputs, sides)
+        return self.changed(sides=sides)
 
     def for_a_new_model(self) -> "Tokenizer":
         """The same, and what inputs another model had is forgotten."""
         usual = self.padding_as_usual()
-        return usual if usual._inputs is None else usual._again(None, usual.sides)
+        return usual if usual._inputs is None else usual.changed(inputs=None)
 
-    def _again(self, inputs: Sequence[str] | None, sides: Mapping[str, str]) -> "Tokenizer":
-        backend, roles, length = self.backend, self.roles, self.max_length
-        return Tokenizer(backend, roles, length, inputs=inputs, sides=sides, further=self.further, name=self.name)
+    def changed(self, **changes: Any) -> "Tokenizer":
+        """The same but for some of what it is made of, by the names of `__init__`."""
+        kept = {name: getattr(self, name) for name in ("backend", "roles", "max_length", "sides", "further", "name")}
+        return Tokenizer(**({**kept, "inputs": self._inputs} | changes))
 
     def save(self, folder: Path, before: Sequence[int] | None = None) -> None:
         """Write tokenizer.json and its two companions, so that `transformers.AutoTokenizer` gives equal ids.
