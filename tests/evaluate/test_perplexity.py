@@ -1,5 +1,6 @@
 """Perplexity against slow sums: one long pass where it is possible, each window by itself where it is not."""
 
+import json
 import math
 from typing import Any
 
@@ -155,3 +156,5 @@ def test_one_word_without_end_has_no_number() -> None:
     said = Surprise(nats=5000.0, pieces=400, words=1, bytes=1200)
     assert said.per_word == math.inf
     assert said.perplexity == pytest.approx(math.exp(12.5))
+    assert said.figures()["perplexity_per_word"] is None  # JSON has no infinity
+    json.dumps(said.figures(), allow_nan=False)

@@ -1,6 +1,7 @@
 """What `sesame evaluate` does with a model that was not taught a task: perplexity of texts, answers to prompts."""
 
 import json as jsonlib
+from math import isfinite
 from typing import Any
 
 import typer
@@ -25,8 +26,9 @@ def surprise(
     if json:
         typer.echo(jsonlib.dumps(found.figures()))
         return
+    by_word = f"{found.per_word:.2f} per word" if isfinite(found.per_word) else "none per word (too few spaces)"
     typer.echo(
-        f"perplexity {found.perplexity:.2f} per piece, {found.per_word:.2f} per word, "
+        f"perplexity {found.perplexity:.2f} per piece, {by_word}, "
         f"{found.bits_per_byte:.4f} bits per byte ({found.pieces:,} pieces, {found.words:,} words, {found.bytes:,} bytes)"
     )
 

@@ -41,6 +41,10 @@ def _exp(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf
 
 
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 @dataclass(frozen=True)
 class Surprise:
     nats: float
@@ -61,10 +65,11 @@ class Surprise:
     def bits_per_byte(self) -> float:
         return self.nats / math.log(2) / self.bytes
 
-    def figures(self) -> dict[str, float]:
+    def figures(self) -> dict[str, float | None]:
+        """As JSON can hold them: what no number can hold is null."""
         return {
-            "perplexity": self.perplexity,
-            "perplexity_per_word": self.per_word,
+            "perplexity": _finite(self.perplexity),
+            "perplexity_per_word": _finite(self.per_word),
             "bits_per_byte": self.bits_per_byte,
             **{name: getattr(self, name) for name in ("nats", "pieces", "words", "bytes", "unknown")},
         }
