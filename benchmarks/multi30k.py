@@ -28,7 +28,7 @@ TRIALS: dict[str, tuple[str, list[str]]] = {
     "all": ("transformer", []),
     "plain-loss": ("transformer", ["objectives.seq2seq.smoothing=0"]),
     "no-warm-up": ("transformer", ["schedule.warmup=0"]),
-    "norms-first": ("transformer", ["backbone.order=pre", "optimizer.kind=adamw", "schedule.kind=linear"]),
+    "norms-last": ("transformer", ["backbone.order=post", "optimizer.kind=muon", "schedule.kind=inverse_sqrt"]),
     "agreement": ("transformer", ["objectives.seq2seq.agreement=5"]),
     # before the Transformer: without attention, with each score, with a window
     "seq2seq": ("seq2seq", []),
