@@ -56,11 +56,14 @@ class Stage:
     units: Literal["", "pieces", "words", "phrases", "entities"] = ""  # hidden whole; "": as the objective has it
 
     def __post_init__(self) -> None:
-        whole = min(self.batch - 1, self.length - 8, self.micro, self.ramp, self.tokens) >= 0
-        if not whole or not 0 <= self.share < 1e9 or not 0 <= self.short <= 1 or self.dropout >= 1:
+        for name, least in (("batch", 1), ("length", 8), ("micro", 0), ("ramp", 0), ("tokens", 0)):
+            if getattr(self, name) < least:
+                raise SesameError(f"a stage's {name} is {getattr(self, name)}; it must be at least {least}")
+        if not 0 <= self.share < 1e9:
+            raise SesameError(f"a stage's share is {self.share}; it is a part of the run, such as 0.9 and 0.1")
+        if not 0 <= self.short <= 1 or not self.dropout < 1:
             raise SesameError(
-                "a stage needs batch >= 1, length >= 8, micro, ramp, tokens and share >= 0, short from 0 to 1, "
-                f"dropout below 1; found {self}"
+                f"a stage's short lies from 0 to 1 and its dropout below 1; found {self.short} and {self.dropout}"
             )
 
 

@@ -61,7 +61,10 @@ class Transfer:
 
     def __post_init__(self) -> None:
         if self.batch < 1 or not 0 < self.epochs <= 1e6 or self.least_steps < 0:
-            raise SesameError("batch is at least 1, epochs above 0, least_steps not below 0")
+            raise SesameError(
+                "batch is at least 1, epochs lie above 0, least_steps is not below 0; found "
+                f"{self.batch}, {self.epochs} and {self.least_steps}"
+            )
         if not 0 <= self.alpha <= 1:
             raise SesameError(f"alpha is {self.alpha:g}; it lies from 0 (tasks evenly) to 1 (tasks by size)")
 
