@@ -204,7 +204,7 @@ def test_bad_recipe_file(written: str, parts: list[str], cli: Cli, text: Path, t
         (["--set", "optimizer.decay=-1"], ["decay and clip are 0 or above; found -1"]),
         (["--set", "optimizer.rate=fast"], ["rate", "'fast'", "a number"]),
         (["--set", "stages.short.batch=0.5"], ["batch", "0.5", "a whole number"]),
-        (["--set", "stages.short.batch=0"], ["batch >= 1"]),
+        (["--set", "stages.short.batch=0"], ["batch is 0", "at least 1"]),
         (["--set", "stages.short.length=1000"], ["1000", "backbone.max_length"]),
         (["--set", "backbone.heads=3"], ["32", "3 heads"]),
         (["--set", "stages=3"], ["stages", "3", "table"]),
