@@ -43,6 +43,18 @@ def test_the_loss_is_the_papers(seed: int, smoothing: float, alpha: float) -> No
     assert float((ours - theirs).abs().max()) < 1e-12
 
 
+@pytest.mark.parametrize("cuts", [(4, 4), (1, 7), (2, 3, 3)])
+def test_micro_batches_add_up(cuts: tuple[int, ...]) -> None:
+    """A sum over rows, each with its own second pass: how a step is cut up changes nothing."""
+    torch.manual_seed(1)
+    one, other = torch.randn(2, 8, 30, dtype=torch.float64)
+    labels = torch.tensor([3, IGNORE, 5, 7, IGNORE, 2, 9, 1])
+    whole = agreed(torch.cat([one, other]), torch.cat([labels, labels]), 0.1, 5.0)
+    parts = zip(one.split(list(cuts)), other.split(list(cuts)), labels.split(list(cuts)), strict=True)
+    summed = sum(agreed(torch.cat([p, q]), torch.cat([y, y]), 0.1, 5.0) for p, q, y in parts)
+    assert float(summed) == pytest.approx(float(whole), abs=1e-12)
+
+
 def made(agreement: float, dropout: float = 0.2) -> tuple[Model, Batch]:
     torch.manual_seed(3)
     backbone = EncoderDecoder(
@@ -116,7 +128,8 @@ def test_every_tensor_of_a_batch_comes_twice() -> None:
 
 
 def test_settings_that_make_no_sense() -> None:
-    with pytest.raises(SesameError, match=r"objectives\.seq2seq\.agreement is -1"):
-        Seq2SeqConfig(agreement=-1)
+    for wrong in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(SesameError, match=rf"objectives\.seq2seq\.agreement is {wrong}; it is 0 or above"):
+            Seq2SeqConfig(agreement=wrong)
     with pytest.raises(SesameError, match=r"needs dropout"):
         made(1.0, dropout=0.0)

@@ -43,8 +43,8 @@ class Seq2SeqConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.smoothing < 1:
             raise SesameError(f"objectives.seq2seq.smoothing is {self.smoothing}; it lies from 0 to below 1")
-        if self.agreement < 0:
-            raise SesameError(f"objectives.seq2seq.agreement is {self.agreement}; it must not be below 0")
+        if not 0 <= self.agreement < float("inf"):
+            raise SesameError(f"objectives.seq2seq.agreement is {self.agreement}; it is 0 or above, such as 5")
 
 
 @dataclass(frozen=True)
