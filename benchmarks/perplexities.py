@@ -1,4 +1,4 @@
-"""How unexpected is English to decoders of a few minutes? Penn Treebank and WikiText-2, perplexity by word.
+"""How unexpected is English to models of a few minutes? Penn Treebank and WikiText-2, perplexity by word.
 
     python benchmarks/perplexities.py OUT --data CORPORA [--trials gpt.ptb,...] [--budget 120] [--seeds 1] [--parallel 2]
     python benchmarks/perplexities.py --table OUT
@@ -6,12 +6,17 @@
 CORPORA holds ptb/ptb.{train,valid,test}.txt and wikitext-2/wiki.{train,valid,test}.tokens as they are published. As
 everywhere, the end of each line is a word (<eos>) that counts, and the vocabulary is that of the training text: no word is
 cut. The texts are small and read many times, so dropout is back, which a budget else takes away. Models without memory are
-read in windows that overlap by half; Transformer-XL is read in parts twice, with its memory and without. The seconds are of
-training, compilation not counted. What a trial reached is kept in OUT; `--table` writes it into docs/methods.md.
+read in windows that overlap by half; Transformer-XL is read in parts twice, with its memory and without; AWD-LSTM's state
+goes on from word to word. ELMo has two perplexities: of each word given those before it in its row, and given those behind
+it. The seconds are of training, compilation not counted; AWD-LSTM has five times as many. What a trial reached is kept in
+OUT; `--table` writes it into docs/methods.md.
 """
 
 import argparse
 import json
+import math
+import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +29,24 @@ CORPORA = {  # its files, and its words with room for bytes and marks
     "ptb": ("ptb/ptb.{}.txt", 10_300),
     "wikitext-2": ("wikitext-2/wiki.{}.tokens", 33_600),
 }
-MORE = ("backbone.dropout=0.3", "backbone.attention_dropout=0.1", "tokenizer.kind=spaced", "tokenizer.lowercase=false")
-TRIALS: dict[str, tuple[str, str, tuple[str, ...]]] = {  # recipe, size, settings
-    "gpt": ("gpt", "mini", MORE),
-    "gpt2": ("gpt2", "mini", MORE),
-    "transformer-xl": ("transformer-xl", "mini", MORE),
+WORDS = ("tokenizer.kind=spaced", "tokenizer.lowercase=false")
+MORE = ("backbone.dropout=0.3", "backbone.attention_dropout=0.1", *WORDS)
+
+
+@dataclass(frozen=True)
+class Trial:
+    recipe: str
+    size: str
+    settings: tuple[str, ...]
+    longer: float = 1.0  # times the budget
+
+
+TRIALS = {
+    "gpt": Trial("gpt", "mini", MORE),
+    "gpt2": Trial("gpt2", "mini", MORE),
+    "transformer-xl": Trial("transformer-xl", "mini", MORE),
+    "awd-lstm": Trial("awd-lstm", "base", WORDS, longer=5.0),
+    "elmo": Trial("elmo", "small", (*WORDS, "backbone.dropout=0.3")),
 }
 
 
@@ -40,8 +58,10 @@ def corpus(name: str, given: argparse.Namespace) -> dict[str, Path]:
         lines = (given.data / pattern.format(part)).read_text(encoding="utf-8").splitlines()
         file = given.out / "text" / f"{name}.{part}.txt"
         file.parent.mkdir(parents=True, exist_ok=True)
-        if not file.exists():
-            file.write_text("".join(f"{line.strip()} <eos>\n" for line in lines), encoding="utf-8")
+        if not file.exists():  # whole at once: others may look
+            aside = file.with_suffix(f".{os.getpid()}")
+            aside.write_text("".join(f"{line.strip()} <eos>\n" for line in lines), encoding="utf-8")
+            aside.replace(file)
         found[part] = file
     return found
 
@@ -51,42 +71,57 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
     import torch
 
     from sesame.checkpoint.folder import load_parts
-    from sesame.data.readers import corpus_files, read_documents
-    from sesame.evaluate.perplexity import Reading, perplexity
     from sesame.pretraining.run import Wishes, pretrain
 
-    trial, _, where = name.partition(".")
-    recipe, size, settings = TRIALS[trial]
-    files = corpus(where, given)
-    run = given.out / "runs" / f"{name}.{seed}"
+    what, _, where = name.partition(".")
+    trial, files = TRIALS[what], corpus(where, given)
+    run, budget = given.out / "runs" / f"{name}.{seed}", given.budget * trial.longer
+    size = given.size or trial.size
     wishes = Wishes(
-        recipe=recipe, text=[str(files["train"])], valid=[str(files["valid"])], out=run, size=size, seed=seed,
-        device=given.device, budget=given.budget, rehearse=True,
-        settings=[*settings, f"tokenizer.size={CORPORA[where][1]}", *given.set],
+        recipe=trial.recipe, text=[str(files["train"])], valid=[str(files["valid"])], out=run, size=size, seed=seed,
+        device=given.device, budget=budget, rehearse=True,
+        settings=[*trial.settings, f"tokenizer.size={CORPORA[where][1]}", *given.set],
     )  # fmt: skip
     pretrain(wishes)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     parts = load_parts(run / "final")
     device = torch.device("cuda" if torch.cuda.is_available() and given.device != "cpu" else "cpu")
-    parts.backbone.to(device)
-    for head in parts.heads.values():
-        head.to(device)
-    remembers = hasattr(parts.backbone.config, "memory")
-    stride = getattr(parts.backbone.config, "max_length", 512) // 2
-    readings = {"memory": Reading(), "no memory": Reading(memory=False)} if remembers else {"": Reading(stride=stride)}
-    values: dict[str, dict[str, float]] = {}
-    for part in ("valid", "test"):
-        texts = [document.text for document in read_documents(corpus_files([str(files[part])]), "text")]
-        for how, reading in readings.items():
-            values.setdefault(how, {})[part] = perplexity(parts, texts, reading).per_word
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    values = both_ways(lines) if what == "elmo" else read_through(parts, files, device)
     found = {
-        "trial": trial, "corpus": where, "seed": seed, "size": size, "budget": given.budget, "perplexities": values,
+        "trial": what, "corpus": where, "seed": seed, "size": size, "budget": budget, "perplexities": values,
         "parameters": sum(p.numel() for p in parts.backbone.parameters()), "parallel": given.parallel,
         "steps": max(line["step"] for line in lines), "tokens": max(line.get("tokens", 0) for line in lines),
         "machine": f"{torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}; {report.machine()}",
     }  # fmt: skip
     kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1))
     print(f"{name} seed {seed}: {found['steps']:,} steps, {values}", flush=True)
+
+
+def read_through(parts: Any, files: dict[str, Path], device: Any) -> dict[str, dict[str, float]]:
+    """Perplexities of a model that reads from left to right, by how it reads and by part."""
+    from sesame.data.readers import corpus_files, read_documents
+    from sesame.evaluate.perplexity import Reading, perplexity
+
+    for module in (parts.backbone, *parts.heads.values()):
+        module.to(device)
+    found: dict[str, dict[str, float]] = {}
+    if hasattr(parts.backbone.config, "memory"):
+        readings = {"memory": Reading(), "no memory": Reading(memory=False)}
+    elif parts.backbone.reads_on:
+        readings = {"": Reading()}
+    else:
+        readings = {"": Reading(stride=parts.backbone.config.max_length // 2)}
+    for part in ("valid", "test"):
+        texts = [document.text for document in read_documents(corpus_files([str(files[part])]), "text")]
+        for how, reading in readings.items():
+            found.setdefault(how, {})[part] = perplexity(parts, texts, reading).per_word
+    return found
+
+
+def both_ways(lines: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """ELMo's two, of the validation text that the run looked at."""
+    last = [line["held_out"] for line in lines if "held_out" in line][-1]
+    return {way: {"valid": math.exp(last[way])} for way in ("forward", "backward")}
 
 
 def compare(given: argparse.Namespace) -> None:
@@ -106,18 +141,16 @@ def table(out: Path) -> str:
     rows = []
     for (where, trial), lines in found.items():
         for how in lines[0]["perplexities"]:
-            shown = [spread([line["perplexities"][how][part] for line in lines], 1) for part in ("valid", "test")]
+            values = [[line["perplexities"][how].get(part) for line in lines] for part in ("valid", "test")]
             first = lines[0]
             rows.append([
                 where, f"`{trial}` {first['size']}" + (f", {how}" if how else ""), f"{first['parameters'] / 1e6:.1f}",
-                f"{first['steps']:,}", f"{first['tokens'] / 1e6:.0f}", *shown,
+                f"{first['budget']:g}", f"{first['steps']:,}", f"{first['tokens'] / 1e6:.0f}", str(len(lines)),
+                *("" if None in each else spread(each, 1) for each in values),
             ])  # fmt: skip
     first = next(iter(found.values()))[0]
-    how = (
-        f"{first['budget']:g} s of training each, {first['parallel']} at a time on one device, "
-        f"{len(next(iter(found.values())))} seeds. {first['machine']}"
-    )
-    head = ["corpus", "recipe", "M parameters", "steps", "M tokens", "perplexity, valid", "perplexity, test"]
+    how = f"{first['parallel']} at a time on one device. {first['machine']}"
+    head = ["corpus", "recipe", "M parameters", "seconds", "steps", "M tokens", "seeds", "valid", "test"]
     return f"{how}\n\n{report.table(head, rows)}"
 
 
@@ -126,6 +159,7 @@ def main() -> None:
     parser.add_argument("out", nargs="?", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--trials", default="", help="TRIAL.CORPUS,...")
+    parser.add_argument("--size", help="instead of each trial's own")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds of training")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--parallel", type=int, default=2)

@@ -47,13 +47,16 @@ def side_by_side(names: Iterable[str], seeds: int, out: Path, parallel: int, mor
 
 @contextmanager
 def shared_device() -> Iterator[dict[str, str]]:
-    """What processes must know to use the multi-process service; nothing, where it was not asked for or is not there."""
+    """What processes must know to use the multi-process service; nothing, where it was not asked for or is not there.
+
+    They are told not to ask again: there is one service for a device, and whoever begins it ends it.
+    """
     control = shutil.which("nvidia-cuda-mps-control") if os.environ.get("SESAME_MPS") == "1" else None
     if control is None:
         yield {}
         return
     with tempfile.TemporaryDirectory() as folder:
-        where = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        where = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder, "SESAME_MPS": "0"}
         began = subprocess.run([control, "-d"], env=os.environ | where, check=False).returncode == 0
         try:
             yield where if began else {}

@@ -32,7 +32,7 @@ SETS = {
     "TREC-6": ("trec6/train.jsonl.gz", "trec6/test.jsonl"),
     "IMDb": ("imdb/train.jsonl.xz", "imdb/test.jsonl.xz"),
 }
-COUNTS = (100, 500, 0)  # labels; 0: all
+COUNTS = "100,500,0"  # labels; 0: all
 WORDS, TESTS = 250, 5_000
 WAYS = ("from scratch", "ULMFiT", "ULMFiT, tuned to the texts")
 OPEN = ["adapt.strategy=full", "adapt.layer_decay=1", "optimizer.rate=1e-3"]  # nothing to be forgotten
@@ -123,7 +123,8 @@ def teach(key: Key, given: argparse.Namespace) -> str:
 def compare(given: argparse.Namespace) -> None:
     start_models(given)
     (given.out / "errors").mkdir(exist_ok=True)
-    keys = [(n, c, w, s) for s in range(given.seeds) for c in reversed(COUNTS) for n in reversed(SETS) for w in WAYS]
+    counts = [int(count) for count in given.counts.split(",")]
+    keys = [(n, c, w, s) for s in range(given.seeds) for c in reversed(counts) for n in reversed(SETS) for w in WAYS]
     todo = [key for key in keys if not kept(key, given.out).exists()]
     with ProcessPoolExecutor(given.parallel, multiprocessing.get_context("spawn")) as pool:
         for future in [pool.submit(teach, key, given) for key in todo]:
@@ -147,8 +148,11 @@ def errors(out: Path) -> tuple[dict[str, Any], dict[str, dict[str, dict[int, lis
 
 def table(out: Path) -> str:
     about, found = errors(out)
+    counts = sorted(
+        {count for ways in found.values() for each in ways.values() for count in each}, key=lambda x: (not x, x)
+    )
     rows = [
-        [name, way, *(spread(found[name][way].get(count, [float("nan")]), 1) for count in COUNTS)]
+        [name, way, *(spread(found[name][way].get(count, [float("nan")]), 1) for count in counts)]
         for name in SETS
         for way in WAYS
     ]
@@ -157,7 +161,7 @@ def table(out: Path) -> str:
         f"Error in percent, mean ± deviation of {seeds} seeds. Size {about['size']}, {about['budget']:g} s of general text, "
         f"{about['tune']:g} s of the set's. {about['machine']}"
     )
-    head = ["set", "way", *(f"{count or 'all'} labels" for count in COUNTS)]
+    head = ["set", "way", *(f"{count or 'all'} labels" for count in counts)]
     return f"{how}\n\n{report.table(head, rows)}"
 
 
@@ -181,6 +185,7 @@ def main() -> None:
     parser.add_argument("--size", default="small")
     parser.add_argument("--budget", type=float, default=300.0, help="seconds of general text")
     parser.add_argument("--tune", type=float, default=60.0, help="seconds of a set's texts")
+    parser.add_argument("--counts", default=COUNTS, help="labels; 0: all")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--parallel", type=int, default=6)
     parser.add_argument("--device", default="auto")
