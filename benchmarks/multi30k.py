@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import report
-from side_by_side import chosen, kept_at, parted, side_by_side, spread
+from side_by_side import chosen, kept_at, options, parted, side_by_side, spread
 
 CHECKPOINTS, LAST = 20, 5  # of a run, and of those for the mean
 BEAMS = 5
@@ -180,20 +180,9 @@ def table(out: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Translation on Multi30k.")
-    parser.add_argument("out", nargs="?", type=Path)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--trials", default="", help=", ".join(TRIALS))
+    parser = options("Translation on Multi30k.", seeds=3, parallel=3, size="small", budget=120.0)
     parser.add_argument("--trial", action="append", default=[], help="NAME=RECIPE key=value ...; repeat for several")
-    parser.add_argument("--size", default="small")
-    parser.add_argument("--budget", type=float, default=120.0, help="seconds of training")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=3)
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--tokenizer", help="instead of the recipe's, trained on the pairs")
-    parser.add_argument("--set", action="append", default=[], help="for all trials")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--table", type=Path)
     parser.add_argument("--name", default="multi30k", help="of the place in README.md where the table goes")
     parser.add_argument("--draw", type=Path)
     given = parser.parse_args()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import report
-from side_by_side import chosen, kept_at, parted, side_by_side, spread
+from side_by_side import chosen, kept_at, options, parted, side_by_side, spread
 
 SPLITS = {"train": (1, 159), "valid": (160, 179), "test": (180, 199)}
 SHORT = 30  # words; longer sentences are scored apart
@@ -107,18 +107,9 @@ def table(out: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Parsing as translation.")
-    parser.add_argument("out", nargs="?", type=Path)
+    parser = options("Parsing as translation.", seeds=3, parallel=2, size="small", budget=120.0)
     parser.add_argument("--trees", type=Path)
-    parser.add_argument("--trials", default="transformer,luong")
-    parser.add_argument("--size", default="small")
-    parser.add_argument("--budget", type=float, default=120.0, help="seconds of training")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=2)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--set", action="append", default=[], help="for all trials")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--table", type=Path)
+    parser.set_defaults(trials="transformer,luong")
     given = parser.parse_args()
     if given.table:
         report.put("parsing", table(given.table))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import report
-from side_by_side import chosen, kept_at, parted, side_by_side, spread
+from side_by_side import chosen, kept_at, options, parted, side_by_side, spread
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "methods.md"
@@ -155,18 +155,7 @@ def table(out: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Perplexities of decoders on small corpora.")
-    parser.add_argument("out", nargs="?", type=Path)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--trials", default="", help="TRIAL.CORPUS,...")
-    parser.add_argument("--size", help="instead of each trial's own")
-    parser.add_argument("--budget", type=float, default=120.0, help="seconds of training")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--parallel", type=int, default=2)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--set", action="append", default=[], help="for all trials")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--table", type=Path)
+    parser = options("Perplexities of language models on small corpora.", seeds=1, parallel=2, size=None, budget=120.0)
     given = parser.parse_args()
     if given.table:
         report.put("perplexities", table(given.table), PAGE)

@@ -4,6 +4,7 @@ Processes that share a GPU take turns on it, however little of it each needs. Wi
 lets their kernels run at the same time, if the machine has it: small models then lose little to each other.
 """
 
+import argparse
 import os
 import shutil
 import statistics
@@ -16,6 +17,26 @@ from contextlib import contextmanager
 from pathlib import Path
 
 Trial = tuple[str, int]  # a name and a seed
+
+
+def options(
+    about: str, seeds: int, parallel: int, size: str | None = "", budget: float = 0.0
+) -> argparse.ArgumentParser:
+    """What all such scripts may be asked; with a budget also for how long, and how large (None: each trial its own)."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("out", nargs="?", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--trials", default="", help="A,B,...; each by default")
+    if budget:
+        parser.add_argument("--size", default=size)
+        parser.add_argument("--budget", type=float, default=budget, help="seconds of training")
+    parser.add_argument("--seeds", type=int, default=seeds)
+    parser.add_argument("--parallel", type=int, default=parallel, help="trials at a time")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--set", action="append", default=[], help="key=value, for all trials")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--table", type=Path)
+    return parser
 
 
 def kept_at(name: str, seed: int, out: Path) -> Path:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import report
-from side_by_side import chosen, kept_at, parted, side_by_side
+from side_by_side import chosen, kept_at, options, parted, side_by_side
 
 RECIPES = ("t5", "bart", "mass")
 SCRATCH = "-scratch"
@@ -79,20 +79,9 @@ def table(out: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Subject lines with and without pre-training.")
-    parser.add_argument("out", nargs="?", type=Path)
+    parser = options("Subject lines with and without pre-training.", seeds=3, parallel=3, size="mini", budget=90.0)
     parser.add_argument("--text", nargs="+")
-    parser.add_argument("--data", type=Path)
     parser.add_argument("--tokenizers", type=Path, help="a folder of tokenizers, one for each recipe by its name")
-    parser.add_argument("--trials", default="")
-    parser.add_argument("--size", default="mini")
-    parser.add_argument("--budget", type=float, default=90.0, help="seconds of pre-training")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=3)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--set", action="append", default=[], help="for the fine-tuning")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--table", type=Path)
     given = parser.parse_args()
     if given.table:
         report.put("subjects", table(given.table))

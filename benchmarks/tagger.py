@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import report
-from side_by_side import chosen, kept_at, parted, side_by_side, spread
+from side_by_side import chosen, kept_at, options, parted, side_by_side, spread
 
 TRIALS = {
     "bare": "BiLSTM on words and letters",
@@ -75,18 +75,9 @@ def table(out: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A tagger with and without vectors.")
-    parser.add_argument("out", nargs="?", type=Path)
-    parser.add_argument("--data", type=Path)
+    parser = options("A tagger with and without vectors.", seeds=3, parallel=3)
     parser.add_argument("--vectors", type=Path)
     parser.add_argument("--lm", type=Path)
-    parser.add_argument("--trials", default="")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=3)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--set", action="append", default=[], help="for the fine-tuning")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--table", type=Path)
     given = parser.parse_args()
     if given.table:
         report.put("tagger", table(given.table))
