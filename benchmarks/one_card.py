@@ -55,7 +55,7 @@ JOBS = (
     ),
     Job(
         "multi30k", 3, "multi30k.py {out}/multi30k --data {data}/multi30k --budget 200 --parallel 3",
-        "--size tiny --budget 10 --seeds 1 --trials all", table="multi30k.py --table {out}/multi30k",
+        "--size tiny --budget 30 --seeds 1 --trials all", table="multi30k.py --table {out}/multi30k",
     ),
     Job(
         "perplexities", 2,
@@ -66,12 +66,12 @@ JOBS = (
         "attention", 3,
         "multi30k.py {out}/attention --data {data}/multi30k --seeds 2 --parallel 3 --trials all,seq2seq,rnnsearch,luong-dot,"
         "luong-general,luong-scaled,luong-cosine,luong-additive,luong-local-p",
-        "--size tiny --budget 10 --seeds 1 --trials luong-local-p,seq2seq",
+        "--size tiny --budget 30 --seeds 1 --trials luong-local-p,seq2seq",
         table="multi30k.py --table {out}/attention --name attention --draw {docs}/attention.svg --data {data}/multi30k",
     ),
     Job(
         "subjects", 3, "subjects.py {out}/subjects --data {data}/aeslc --text {english}",
-        "--size tiny --budget 10 --seeds 1 --trials bart,bart-scratch --set epochs=1",
+        "--size tiny --budget 10 --seeds 1 --trials bart,bart-scratch --set steps=20",
         table="subjects.py --table {out}/subjects",
     ),
     Job(

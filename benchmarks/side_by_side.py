@@ -45,14 +45,17 @@ def kept_at(name: str, seed: int, out: Path) -> Path:
 
 
 def side_by_side(names: Iterable[str], seeds: int, out: Path, parallel: int, more: Iterable[str] = ()) -> None:
-    """Call this script again for each trial, with `--one NAME.SEED`; its words go into OUT/NAME.SEED.txt."""
+    """Call this script again for each trial, with `--one NAME.SEED`; its words go into OUT/NAME.SEED.txt.
+
+    One that fails keeps no other from its turn; the script then fails at its end.
+    """
     out.mkdir(parents=True, exist_ok=True)
     names = list(names)
     todo = [(name, seed) for seed in range(seeds) for name in names if not kept_at(name, seed, out).exists()]
     threads = str(max(1, (os.cpu_count() or 1) // parallel))
     env = os.environ | {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
 
-    def start(trial: Trial) -> None:
+    def start(trial: Trial) -> bool:
         name, seed = trial
         file = out / f"{name}.{seed}.txt"
         command = [sys.executable, sys.argv[0], *sys.argv[1:], *more, "--one", f"{name}.{seed}"]
@@ -60,10 +63,13 @@ def side_by_side(names: Iterable[str], seeds: int, out: Path, parallel: int, mor
             failed = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=env, check=False).returncode
         last = (file.read_text(errors="replace").splitlines() or [""])[-1]
         print(f"{name} seed {seed}: failed; see {file}" if failed else last, flush=True)
+        return failed == 0
 
     with shared_device() as how, ThreadPoolExecutor(parallel) as pool:
         env |= how
-        list(pool.map(start, todo))
+        done = list(pool.map(start, todo))
+    if not all(done):
+        raise SystemExit(f"{done.count(False)} of {len(done)} trials failed")
 
 
 @contextmanager
