@@ -68,6 +68,10 @@ def test_choices_that_count_from_one(tmp_path: Path) -> None:
         ({"stem": "A", "options": ["w", "x"], "label": 3}, ["a.jsonl:1:", "none of the 2", "number or letter"]),
         ({"stem": "A", "options": ["w", "x"], "label": "C"}, ["a.jsonl:1:", '"C"']),
         ({"stem": "A", "options": ["w"], "label": 0}, ["a.jsonl:1:", "two or more"]),
+        (
+            {"stem": "A", "choices": {"label": ["A", "B", "C"], "text": ["w", "x"]}, "answerKey": "C"},
+            ["a.jsonl:1:", "the 2 options have 3 letters", "one letter for each"],
+        ),
         ({"stem": "A", "label": 0}, ["cannot tell which columns hold the options", "'options'"]),
         ({"options": ["w", "x"], "label": 0}, ["the stem", "--text-column"]),
         ({"stem": "A", "options": ["w", "x"]}, ["the right answer", "--label-column"]),

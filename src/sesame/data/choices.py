@@ -64,6 +64,10 @@ def _options(value: Any, place: str) -> tuple[tuple[str, ...], list[str]]:
         letters, value = [str(letter) for letter in value["label"]], value["text"]
     if not isinstance(value, list) or not all(isinstance(one, str) and one.strip() for one in value) or len(value) < 2:
         raise SesameError(f"{place}: the options are {briefly(value)}, not two or more texts; mend or remove the row")
+    if letters and len(letters) != len(value):
+        raise SesameError(
+            f"{place}: the {len(value)} options have {len(letters)} letters; give one letter for each, or remove the row"
+        )
     return tuple(one.strip() for one in value), letters
 
 
