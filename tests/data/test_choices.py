@@ -91,3 +91,12 @@ def test_columns_are_given(tmp_path: Path) -> None:
 def test_prediction_needs_no_right_one(tmp_path: Path) -> None:
     (one,), _, _ = read(tmp_path / "a.jsonl", [{"stem": "A", "options": ["w", "x"]}], labels=False)
     assert (one.options, one.label) == (("w", "x"), None)
+
+
+def test_a_guessed_column_stops_no_prediction(tmp_path: Path) -> None:
+    """SWAG's test rows have -1 for the right one, which is not told."""
+    rows = [{"stem": "A", "options": ["w", "x"], "label": label} for label in (-1, 1)]
+    examples, _, _ = read(tmp_path / "a.jsonl", rows, labels=False)
+    assert [one.label for one in examples] == [None, 1]
+    with pytest.raises(SesameError, match="none of the 2 options"):
+        read(tmp_path / "a.jsonl", rows, labels=False, label="label")
