@@ -36,6 +36,16 @@ def test_one_name_where_several_may_stand() -> None:
     assert trained.wishes_of("transformer", pairs="en-de=a.tsv").pairs == ["en-de=a.tsv"]
 
 
+def test_none_is_none_of_them() -> None:
+    """A program that hands its own options on leaves out by None what the command leaves out by saying nothing."""
+    nothing = dict.fromkeys(("valid", "pairs", "settings"))
+    more = trained.wishes_of("bert", "a.txt", **nothing)
+    assert (more.valid, more.pairs, more.settings) == ([], [], [])
+    found = finetune(**dict.fromkeys(("text", "settings", "columns", "also", "valid", "test")))
+    assert (found.text, found.settings, found.columns, found.also, found.valid) == ([], [], {}, (), None)
+    assert [one.name for one in found.asked()] == ["classify"]
+
+
 @pytest.mark.parametrize(
     ("options", "parts"),
     [

@@ -45,8 +45,10 @@ def check_seconds(name: str, value: object) -> None:
         raise SesameError(f"{name} is {value!r}; give seconds above 0, such as 600")
 
 
-def several(given: str | Path | Iterable[str | Path]) -> list[str]:
-    """A program gives one name where several may stand; a text alone is one, not its letters."""
+def several(given: str | Path | Iterable[str | Path] | None) -> list[str]:
+    """A program gives one name where several may stand, or None for none; a text alone is one, not its letters."""
+    if given is None:
+        return []
     return [str(given)] if isinstance(given, str | Path) else [str(one) for one in given]
 
 

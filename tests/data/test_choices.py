@@ -68,6 +68,10 @@ def test_choices_that_count_from_one(tmp_path: Path) -> None:
         ({"stem": "A", "options": ["w", "x"], "label": 3}, ["a.jsonl:1:", "none of the 2", "number or letter"]),
         ({"stem": "A", "options": ["w", "x"], "label": "C"}, ["a.jsonl:1:", '"C"']),
         ({"stem": "A", "options": ["w"], "label": 0}, ["a.jsonl:1:", "two or more"]),
+        (
+            {"stem": "A", "choices": {"label": ["A", "B", "C"], "text": ["w", "x"]}, "answerKey": "C"},
+            ["a.jsonl:1:", "the 2 options have 3 letters", "one letter for each"],
+        ),
         ({"stem": "A", "label": 0}, ["cannot tell which columns hold the options", "'options'"]),
         ({"options": ["w", "x"], "label": 0}, ["the stem", "--text-column"]),
         ({"stem": "A", "options": ["w", "x"]}, ["the right answer", "--label-column"]),
@@ -87,3 +91,12 @@ def test_columns_are_given(tmp_path: Path) -> None:
 def test_prediction_needs_no_right_one(tmp_path: Path) -> None:
     (one,), _, _ = read(tmp_path / "a.jsonl", [{"stem": "A", "options": ["w", "x"]}], labels=False)
     assert (one.options, one.label) == (("w", "x"), None)
+
+
+def test_a_guessed_column_stops_no_prediction(tmp_path: Path) -> None:
+    """SWAG's test rows have -1 for the right one, which is not told."""
+    rows = [{"stem": "A", "options": ["w", "x"], "label": label} for label in (-1, 1)]
+    examples, _, _ = read(tmp_path / "a.jsonl", rows, labels=False)
+    assert [one.label for one in examples] == [None, 1]
+    with pytest.raises(SesameError, match="none of the 2 options"):
+        read(tmp_path / "a.jsonl", rows, labels=False, label="label")

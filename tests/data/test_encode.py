@@ -166,6 +166,22 @@ def test_tokenizers_that_look_across_words_get_whole_sentences() -> None:
     assert word_splitter({**state, "model": {**state["model"], "dropout": 0.1}}) is None
 
 
+MARKED = ["see New York and the [E1] word, <m> word[E1]word", "New word", "the York"]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece-lower", "bytes", "unigram"])
+def test_special_tokens_that_texts_hold_are_found_in_whole_sentences(kind: str) -> None:
+    """A mark takes the space beside it, or has one inside; the word behind it is no longer the word that it is elsewhere."""
+    plain = make(kind)
+    mark = tokenizers.AddedToken("<m>", special=True, normalized=False, lstrip=True, rstrip=True)
+    plain.backend.add_special_tokens(["[E1]", "New York", mark])
+    tokenizer = plain.changed(further=("[E1]", "New York", "<m>"))
+    places = {tokenizer.backend.token_to_id(token) for token in tokenizer.further}
+    assert places <= set(tokenizer.encode(MARKED[0], literal=True).ids)
+    encoder = DocumentEncoder(tokenizer)
+    check(tokenizer, [*MARKED, *LINES], encoder)
+
+
 def test_dtype_fits_the_vocabulary() -> None:
     assert token_dtype(65536) == np.uint16
     assert token_dtype(65537) == np.uint32

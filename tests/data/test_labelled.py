@@ -179,6 +179,9 @@ def test_tags(tmp_path: Path) -> None:
     assert found.examples[0].label == ("3", "0")
     assert "numbers" in found.said
     assert read(tmp_path / "a.jsonl", [{"tokens": ["EU"]}], "tag", labels=False).examples[0].label is None
+    found = read(tmp_path / "a.jsonl", [{"tokens": ["EU", None, 5], "tags": ["B-ORG", "O", "O"]}], "tag")
+    assert (found.examples[0].text, found.examples[0].label) == ("EU 5", ("B-ORG", "O"))  # null is no word "None"
+    assert "left out 1 words of white space alone" in found.warnings[0]
     rows = [{"tokens": ["EU", "rose"], "tags": ["O"]}]
     fails(tmp_path / "a.jsonl", rows, "a.jsonl:1: there are 2 words and 1 tags", task="tag")
     fails(tmp_path / "a.jsonl", [{"tokens": ["EU"], "tags": ["PER"]}], "a.jsonl:1: the tag 'PER'", task="tag")

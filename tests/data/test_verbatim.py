@@ -47,6 +47,15 @@ def test_where_no_piece_holds_white_space_nothing_changes(text: str) -> None:
     assert tokens(WORDS, text) == tokens(WORDS, text, verbatim=False)
 
 
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts_with_marks_come_back(text: str) -> None:
+    """Special tokens that texts may hold change how sentences are encoded, not where their white space goes."""
+    marked = train_tokenizer(TEXTS * 3, "bpe", 330)
+    marked.backend.add_special_tokens(["Another one"])
+    marked = marked.changed(further=("Another one",))
+    assert tokens(marked, text) == marked.encode(text.strip(), literal=True).ids
+
+
 def test_a_store_is_made_for_each_way(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("One. Two.\nThree.\n\nFour. Five.\n", encoding="utf-8")
     plain = build_store([tmp_path / "text.txt"], BYTES, tmp_path)

@@ -45,12 +45,19 @@ def read_choices(table: Table, columns: Mapping[str, str], labels: bool) -> tupl
         raise unknown_column(table, "right answer", "label")
     ids = column_for(table, columns, "id", IDS, {*stems, right})
     joint = " " if [name.casefold() for name in stems] == ["sent1", "sent2"] else "\n"
+    trusted = labels or "label" in columns  # a test set may tell no right one by -1: that must not stop a prediction
     rows = []
     for line, row in table.rows:
         place = table.place(line)
         stem = joint.join(filter(None, (text_in(row.get(name), place, name).strip() for name in stems)))
         texts, letters = _options([row.get(name) for name in several] if options is None else row.get(options), place)
-        label = None if right is None else _right_one(row.get(right), texts, letters, place)
+        label = None
+        if right is not None:
+            try:
+                label = _right_one(row.get(right), texts, letters, place)
+            except SesameError:
+                if trusted:
+                    raise
         rows.append((Example(place, stem, options=texts, id=id_in(row, ids)), label))
     examples, said = _numbered(rows)
     shown = ", ".join(stems) + (f'", label = "{right}' if right else "")
@@ -64,6 +71,10 @@ def _options(value: Any, place: str) -> tuple[tuple[str, ...], list[str]]:
         letters, value = [str(letter) for letter in value["label"]], value["text"]
     if not isinstance(value, list) or not all(isinstance(one, str) and one.strip() for one in value) or len(value) < 2:
         raise SesameError(f"{place}: the options are {briefly(value)}, not two or more texts; mend or remove the row")
+    if letters and len(letters) != len(value):
+        raise SesameError(
+            f"{place}: the {len(value)} options have {len(letters)} letters; give one letter for each, or remove the row"
+        )
     return tuple(one.strip() for one in value), letters
 
 

@@ -41,6 +41,9 @@ class TextEncoder(Protocol):
 
     backend: Any
 
+    @property
+    def marks(self) -> frozenset[str]: ...
+
     def __len__(self) -> int: ...
 
     def encode_batch(self, texts: list[str], *, literal: bool) -> Sequence[Pieces]: ...
@@ -73,6 +76,8 @@ class DocumentEncoder:
         self.verbatim = verbatim and self.split is _with_spaces
         if self.verbatim:
             self.split = _as_written
+        if tokenizer.marks:  # what stands around one, or inside of it, is not what it is elsewhere
+            self.split = None
         # A piece is kept as id * 2 + (1 if it starts a word) in four bytes.
         self.known: dict[str, bytes] = {}
 
@@ -213,7 +218,8 @@ def word_splitter(backend: dict[str, Any]) -> Callable[[str], list[str]] | None:
     `backend` is the content of a tokenizer.json. WordPiece and SentencePiece words stand for themselves; in byte-level
     BPE the space belongs to the word behind it.
     """
-    # Added tokens are searched for before words are looked at; only the special ones are never found in literal text.
+    # Added tokens are searched for before words are looked at; only the special ones are never found in literal text,
+    # but for those that `DocumentEncoder` asks about.
     added = backend["added_tokens"]
     if any(not token["special"] or len(token["content"]) == 1 for token in added) or backend["model"].get("dropout"):
         return None

@@ -227,7 +227,8 @@ def _tags(table: Table, columns: Mapping[str, str], labels: bool) -> Labelled:
     sentences, names, numbers = [], [], True
     for line, row in table.rows:
         place = table.place(line)
-        one = Sentence(place, 0, [str(word).strip() for word in _list(row.get(words), place, words)], None)
+        cells = ["" if word is None else str(word).strip() for word in _list(row.get(words), place, words)]
+        one = Sentence(place, 0, cells, None)
         if tags is not None and (labels or row.get(tags) is not None):
             given = _list(row.get(tags), place, tags)
             numbers = numbers and all(isinstance(tag, int) for tag in given)

@@ -87,11 +87,11 @@ def wishes_of(
     if rate is not None:
         changed.append("rate_width=0")  # exactly this, too
     named = {"text": text_column, "pair": pair_column, "label": label_column}
-    columns = dict(options.pop("columns", {})) | {role: name for role, name in named.items() if name}
+    columns = dict(options.pop("columns", None) or {}) | {role: name for role, name in named.items() if name}
     settings = [*changed, *several(options.pop("settings", ()))]
     for name in ("valid", "test"):
         options[name] = None if options.get(name) is None else str(options[name])
-    also = options.pop("also", ())
+    also = options.pop("also", None) or ()
     return Wishes(
         model=str(model), task=task, train=str(train), out=Path(out), columns=columns, settings=settings,  # type: ignore[arg-type]
         also=[also] if isinstance(also, str) else also, text=several(options.pop("text", ())), **options,

@@ -301,4 +301,5 @@ def _inputs(around: _Around) -> list[str] | None:
     names = around.settings.get("model_input_names")
     if isinstance(names, list):
         return [str(name) for name in names]
-    return ["input_ids", "attention_mask"] if around.declared == "distilbert" else None
+    silent = around.declared == "distilbert" or around.settings.get("tokenizer_class") == "TokenizersBackend"
+    return ["input_ids", "attention_mask"] if silent else None

@@ -170,6 +170,11 @@ class Tokenizer:
         return next((text for text in known if self.encode(text).ids), "a")
 
     @cached_property
+    def marks(self) -> frozenset[str]:
+        """Those of `further` that are found in every text, also in one that is read as characters."""
+        return frozenset(token for token in self.further if not _CONTROL.fullmatch(token))
+
+    @cached_property
     def cls_last(self) -> bool:
         """Whether the template puts the class token behind the text, as XLNet's does."""
         return self.has("cls") and self.encode(self.sample, special=True).ids[-1] == self.id("cls")
@@ -250,7 +255,7 @@ class Tokenizer:
         """
         state = json.loads(self.backend.to_str())
         hidden = {t["content"] for t in state["added_tokens"] if t["special"] and len(t["content"]) > 1}
-        hidden -= {token for token in self.further if not _CONTROL.fullmatch(token)}
+        hidden -= self.marks
         for token in state["added_tokens"]:
             token["content"] = _hide(token["content"], hidden)
         model = state["model"]
