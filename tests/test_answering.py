@@ -67,6 +67,16 @@ def test_a_stranger_learns_to_reverse(tmp_path: Path) -> None:
     assert exact(model, "reverse") > 0.95
 
 
+def test_passes_that_must_agree_need_dropout(tmp_path: Path) -> None:
+    """The model's, or that of every stage: a model that exists stays as it was built, but a stage may drop more."""
+    wishes = (*TINY, "objectives.seq2seq.agreement=5")
+    for number, more in enumerate([(), ("backbone.dropout=0.1", "stages.main.dropout=0.0")]):
+        with pytest.raises(SesameError, match=r"needs dropout.* set stages\.main\.dropout=0\.1"):
+            from_scratch(tmp_path / str(number), "copy", 1, settings=(*wishes, *more))
+    from_scratch(tmp_path / "stage", "copy", 1, settings=(*wishes, "stages.main.dropout=0.1"))
+    from_scratch(tmp_path / "looks", "copy", 1, settings=(*wishes, "backbone.attention_dropout=0.1"))
+
+
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two seeds of a fine-tuning."""

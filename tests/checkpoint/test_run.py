@@ -105,6 +105,17 @@ def test_a_mistake_at_the_start_withdraws(tmp_path: Path) -> None:
     assert names(tmp_path / "run") == {".lock"}
 
 
+def test_a_mistake_in_a_part_withdraws_the_whole(tmp_path: Path) -> None:
+    """A seed of a fine-tuning is a run in the run's folder."""
+    wrong = {**IDENTITY, "recipe": "wrong"}
+    whole, part = Run.claim(tmp_path / "run", wrong), Run.claim(tmp_path / "run" / "seed-0", wrong)
+    with pytest.raises(SesameError, match="bad text"), whole, part:
+        raise SesameError("bad text")
+    assert names(tmp_path / "run") == {".lock"}
+    with Run.claim(tmp_path / "run", IDENTITY) as run, Run.claim(run.folder / "seed-0", IDENTITY):
+        pass
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_anything_else_keeps_what_was_made(tmp_path: Path, error: type[BaseException]) -> None:
     def fail(run: Run) -> None:

@@ -232,6 +232,21 @@ def test_old_files(family: str, tmp_path: Path) -> None:
     assert_equal(ours(parts, batch)[read], theirs(model, given)[read])
 
 
+@pytest.mark.parametrize(("family", "bare"), [*((family, False) for family in FAMILIES), ("pegasus", True)])
+def test_transformers_misses_nothing(family: str, bare: bool, tmp_path: Path) -> None:
+    """Or it tells people that something was newly initialized and wants training."""
+    made(family, "plain", bare).save_pretrained(tmp_path / "theirs")
+    folder = saved(load_parts(tmp_path / "theirs"), tmp_path / "ours")
+    auto = transformers.AutoModel if bare else AUTO
+    back, report = auto.from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    if family == "pegasus":
+        for half in (back.get_encoder(), back.get_decoder()):
+            at = half.embed_positions
+            assert float((at.weight - at.create_weight()).detach().abs().max()) < 1e-7
+
+
 def test_one_copy_of_the_table_is_enough(tmp_path: Path) -> None:
     """Which of the tied names survives in a file differs between versions."""
     tables = ("embed_tokens.weight", "shared.weight", "lm_head.weight")

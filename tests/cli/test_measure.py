@@ -10,7 +10,7 @@ import torch
 from sesame.backbones import Encoder, EncoderConfig, TransformerXL, TransformerXLConfig
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.checkpoint.speech import Speech
-from sesame.evaluate.perplexity import Reading, perplexity
+from sesame.evaluate.perplexity import Reading, Surprise, perplexity
 from sesame.objectives import MaskedLMHead
 from sesame.objectives.decoder_head import DecoderHead
 from tests.cli.calling import Cli
@@ -64,6 +64,18 @@ def test_perplexity_of_a_decoder(cli: Cli, gpt: Path, text: Path) -> None:
     assert len(said.splitlines()) == 1
     for part in ("per piece", "per word", "bits per byte", "152 pieces"):
         assert part in said
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [(math.inf, "none per word (too few spaces)"), (6.84e103, "6.8e+103 per word"), (1234.567, "1234.57 per word")],
+)
+def test_perplexity_where_words_are_long_or_without_end(
+    cli: Cli, gpt: Path, text: Path, monkeypatch: pytest.MonkeyPatch, found: float, said: str
+) -> None:
+    """Of a line of Chinese, which is one word, a hundred digits were written."""
+    monkeypatch.setattr(Surprise, "per_word", found)
+    assert f" per piece, {said}, " in cli("evaluate", gpt, "--text", text).fine().out
 
 
 def test_perplexity_with_a_memory(cli: Cli, xl: Path, text: Path) -> None:

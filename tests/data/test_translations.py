@@ -61,6 +61,11 @@ def test_numbers_are_answers_too(tmp_path: Path) -> None:
     file = tmp_path / "scores.jsonl"
     file.write_text('{"text": "fine", "score": 4.5, "good": true}\n')
     assert list(read_pairs([file], ("text", "score"))) == [Pair("fine", "4.5", f"{file}:1")]
+    with file.open("a") as handle:
+        handle.write('{"text": "nobody knows", "score": NaN}\n')
+    counted = Counted()
+    assert [pair.target for pair in read_pairs([file], ("text", "score"), counted)] == ["4.5"]
+    assert counted.empty == 1
     with pytest.raises(SesameError, match="the field 'good' holds no text"):
         list(read_pairs([file], ("text", "good")))
 

@@ -53,6 +53,7 @@ def test_printed_figures(gold: str, said: str, wanted: list[float], stem: bool) 
         ("ของ ครับ", "ของ คริบ", 1 / 2),
         ("кот-пёс_1", "КОТ пёс 1", 1.0),
         ("cafe\u0301 noir", "cafe noir", 1 / 2),
+        ("спасибо \u2764\ufe0f", "пока \u2764\ufe0f", 0.0),  # the sign behind a heart that makes it red is no word
     ],
 )
 def test_words_of_all_alphabets(gold: str, said: str, wanted: float) -> None:

@@ -131,5 +131,3 @@ def test_settings_that_make_no_sense() -> None:
     for wrong in (-1.0, float("nan"), float("inf")):
         with pytest.raises(SesameError, match=rf"objectives\.seq2seq\.agreement is {wrong}; it is 0 or above"):
             Seq2SeqConfig(agreement=wrong)
-    with pytest.raises(SesameError, match=r"needs dropout"):
-        made(1.0, dropout=0.0)

@@ -94,6 +94,9 @@ class Run:
             shutil.rmtree(self.folder / part, ignore_errors=True)
         for name in ("text.json", "metrics.jsonl", "table.npy", "recipe.toml"):
             (self.folder / name).unlink(missing_ok=True)
+        for lock in self.folder.glob("*/.lock"):  # of a part that was a run of its own, and is withdrawn
+            if list(lock.parent.iterdir()) == [lock]:
+                shutil.rmtree(lock.parent, ignore_errors=True)
 
     def _begun(self) -> bool:
         """Whether something stands that a changed command would lose: a checkpoint, or a part that is a run of its own."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import typer
 
+MOST_TOLD = 1e6  # above it a perplexity is told by its size
+
 
 def surprise(
     model: str, text: list[str], length: int | None, stride: int | None, memory: bool | None, device: str, json: bool
@@ -26,7 +28,8 @@ def surprise(
     if json:
         typer.echo(jsonlib.dumps(found.figures()))
         return
-    by_word = f"{found.per_word:.2f} per word" if isfinite(found.per_word) else "none per word (too few spaces)"
+    mean = f"{found.per_word:.2f}" if found.per_word < MOST_TOLD else f"{found.per_word:.1e}"
+    by_word = f"{mean} per word" if isfinite(found.per_word) else "none per word (too few spaces)"
     typer.echo(
         f"perplexity {found.perplexity:.2f} per piece, {by_word}, "
         f"{found.bits_per_byte:.4f} bits per byte ({found.pieces:,} pieces, {found.words:,} words, {found.bytes:,} bytes)"

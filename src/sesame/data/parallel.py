@@ -12,6 +12,7 @@ A pair with an empty side is left out; `Counted` tells how many.
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -292,8 +293,8 @@ def _as_written(row: dict[str, Any], name: str) -> str:
 
 def _text(row: dict[str, Any], name: str, place: str) -> str:
     value = row.get(name, 0)
-    if value is None:
-        return ""  # how JSON and Parquet say that a side is empty
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""  # how JSON and Parquet say that a side is empty: null, and NaN among numbers
     if isinstance(value, int | float) and not isinstance(value, bool) and name in row:
         return str(value)  # a score that is told as text
     if not isinstance(value, str):

@@ -119,7 +119,8 @@ def _lines(text: str, stem: bool, letters: Letters) -> list[list[str]]:
 def _words(text: str, letters: Letters) -> list[str]:
     if letters == "ascii" or text.isascii():
         return _ASCII.findall(text)
-    return "".join(sign if sign.isalnum() or category(sign)[0] == "M" else " " for sign in text).split()
+    runs = "".join(sign if sign.isalnum() or category(sign)[0] == "M" else " " for sign in text).split()
+    return [run for run in runs if any(map(str.isalnum, run))]  # an emoji may end in a mark, which is no word
 
 
 def _warn_without_words(wanted: list[list[str]], letters: Letters) -> None:

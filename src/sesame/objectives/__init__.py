@@ -147,10 +147,6 @@ def _seq2seq(config: Seq2SeqConfig, backbone: Backbone, vocab: Vocab) -> Objecti
         raise SesameError(
             "objectives.seq2seq: a decoder starts with the cls token, and this tokenizer has none; train another one"
         )
-    if config.agreement and not getattr(backbone.config, "dropout", 0):
-        raise SesameError(
-            "objectives.seq2seq.agreement needs dropout, by which two passes differ; set backbone.dropout or leave it out"
-        )
     start = roles["cls"] if vocab.start is None else vocab.start
     return Seq2Seq("seq2seq", head, start, roles["pad"], config.smoothing, config.weight, agreement=config.agreement)
 

@@ -85,6 +85,7 @@ class Ingredients:
         untouched = {} if self.started is None else _take_heads(objective, self.started)
         if wishes.start and fresh:
             load_beside(objective, wishes.start)
+        _check_agreement(recipe, backbone)
         return Model(backbone, objective), untouched
 
     def _backbone(self, wishes: Wishes, recipe: Recipe) -> Backbone:
@@ -127,6 +128,19 @@ class Ingredients:
         table = torch.from_numpy(found)
         seen = table.abs().sum(1) > 0
         rows[: len(table)][seen] = table[seen]
+
+
+def _check_agreement(recipe: Recipe, backbone: Backbone) -> None:
+    """R-Drop's two passes differ by dropout, be it the model's or the stage's; without it they are work for nothing."""
+    if not getattr(recipe.objectives.get("seq2seq"), "agreement", 0):
+        return
+    built = any(getattr(backbone.config, name, 0) for name in ("dropout", "attention_dropout", "inner_dropout"))
+    for name, stage in recipe.stages.items():
+        if stage.dropout == 0 or (stage.dropout < 0 and not built):
+            raise SesameError(
+                "objectives.seq2seq.agreement needs dropout, by which two passes differ; "
+                f"set stages.{name}.dropout=0.1 or leave it out"
+            )
 
 
 def vocab_of(tokenizer: Tokenizer) -> Vocab:
