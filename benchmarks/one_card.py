@@ -119,9 +119,12 @@ class Sitting:
                 self.waiting.remove(job)
                 self.failed.append(job.name)
                 self.say(f"{job.name}: left out, {job.after} failed")
-            elif job.slots <= free and not any(job.after == other.name for other in [*self.waiting, *self.running]):
+            elif min(job.slots, self.given.slots) <= free and not self.unfinished(job.after):
                 self.start(job)
                 free -= job.slots
+
+    def unfinished(self, name: str) -> bool:
+        return any(job.name == name for job in (*self.waiting, *self.running))
 
     def log(self, job: Job) -> Path:
         return Path(self.given.out) / f"{job.name}.log"
@@ -149,6 +152,7 @@ class Sitting:
 
 def sit(jobs: list[Job], given: argparse.Namespace) -> None:
     given.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its jobs would outlive it
     with shared_device() as how:
         sitting = Sitting(jobs, given, how)
         try:

@@ -114,6 +114,21 @@ def test_a_finetuning_writes_down_what_it_saw(taught: Path) -> None:
     assert weights(taught) == weights(taught / f"seed-{best['seed']}")
 
 
+def test_steps_among_the_settings_say_when_to_end(tmp_path: Path) -> None:
+    """`--set steps=3` was accepted, and 500 steps were made."""
+    start, train = (
+        stranger(tmp_path / "start", "marian", 0, 64),
+        write_rows(tmp_path / "train.tsv", rows("copy", 60, 60)),
+    )
+    again: dict[str, Any] = {"seeds": 1, "beams": 1, "most": 4, "settings": [*QUICK, "steps=3"], "device": "cpu"}
+    sesame.finetune(start, "seq2seq", train, tmp_path / "run", **again)
+    lines = (tmp_path / "run" / "seed-0" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["step"] == 3
+    for option in ("steps", "epochs"):
+        with pytest.raises(SesameError, match=rf"--set steps=.* and --{option} both say when to end"):
+            sesame.finetune(start, "seq2seq", train, tmp_path / "other", **again, **{option: 2})
+
+
 def test_the_result_is_the_stranger_s_own_family(taught: Path) -> None:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 

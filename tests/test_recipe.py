@@ -16,7 +16,7 @@ from sesame.config import build, dump_toml, merge, parse_setting
 from sesame.errors import SesameError
 from sesame.pretraining.run import Wishes, chosen_recipe, pretrain
 from sesame.recipe import check, how_scaled, read_recipe, recipe_names, resolve, scaled
-from sesame.train.precision import Machine
+from sesame.train.precision import Machine, choose_machine
 
 SIZES = {  # depth, width, heads: Devlin et al. 2018 and Turc et al. 2019
     "tiny": (2, 128, 2), "mini": (4, 256, 4), "small": (4, 512, 8),
@@ -234,6 +234,14 @@ def test_a_users_recipe_takes_a_base(tmp_path: Path) -> None:
 def test_mistakes_are_named(settings: list[str], complaint: str) -> None:
     with pytest.raises(SesameError, match=complaint):
         resolve("bert", size="base", settings=settings)
+
+
+def test_two_ends_are_one_too_many() -> None:
+    wishes: dict[str, Any] = {"recipe": "bert", "text": ["a.txt"], "out": Path("nowhere"), "settings": ["steps=20"]}
+    assert chosen_recipe(Wishes(**wishes), choose_machine("cpu")).steps == 20
+    for option, value in (("steps", 10), ("budget", 60.0)):
+        with pytest.raises(SesameError, match=rf"--set steps=.* and --{option} both say when to end"):
+            Wishes(**wishes, **{option: value})
 
 
 def test_unknown_names_are_answered_with_near_ones() -> None:

@@ -108,6 +108,15 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def says_steps(settings: Iterable[str], **others: object) -> bool:
+    """Whether `--set steps=N` says when to end; beside another option that does, one of the two would be passed over."""
+    asked = any("steps" in parse_setting(one) for one in settings)
+    for name, value in others.items():
+        if asked and value is not None:
+            raise SesameError(f"--set steps=... and --{name} both say when to end; give one of them")
+    return asked
+
+
 def parse_setting(text: str) -> dict[str, Any]:
     """`optimizer.rate=1e-3` as a table; a value that is not TOML is taken as a text."""
     key, equals, value = text.partition("=")

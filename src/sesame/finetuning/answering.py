@@ -20,7 +20,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from sesame.checkpoint.cards import answer_card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run
 from sesame.checkpoint.speech import answer_frame
+from sesame.config import parse_setting, says_steps
 from sesame.data.answer_pack import AnswerPacker, plan_batches
 from sesame.data.build import build_pairs
 from sesame.data.cache import cache_folder
@@ -108,6 +109,9 @@ def finetune(wishes: Wishes) -> Path:
     check_metric(wishes.metric)
     if wishes.steps is not None and wishes.epochs is not None:
         raise SesameError("--steps and --epochs both say when to end; give one of them")
+    if says_steps(wishes.settings, steps=wishes.steps, epochs=wishes.epochs):
+        others = [one for one in wishes.settings if "steps" not in parse_setting(one)]
+        wishes = replace(wishes, steps=resolve(RECIPE, settings=wishes.settings).steps, settings=others)
     with join(wishes.device) as world:
         start = load_parts(wishes.model)
         if not start.backbone.answers or start.tokenizer is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sesame.config import check_options, check_seconds, several
+from sesame.config import check_options, check_seconds, says_steps, several
 from sesame.data.languages import pairs_by_languages, texts_by_language
 from sesame.data.unit_files import fingerprint, wanted_entities
 from sesame.errors import SesameError
@@ -53,6 +53,7 @@ class Wishes:
         if self.steps is not None and self.steps < 1:
             raise SesameError(f"--steps {self.steps}: give at least 1")
         check_seconds("budget", self.budget)
+        says_steps(self.settings, steps=self.steps, budget=self.budget)
 
 
 def wishes_of(
