@@ -1,8 +1,10 @@
 """Marian as Hugging Face writes it (Junczys-Dowmunt et al. 2018, https://arxiv.org/abs/1804.00344; the models of OPUS-MT).
 
 BART's names without norms behind the embeddings, and with sinusoids for positions: sines in the first half of a row, cosines
-in the second, computed in 32 bits. Old files hold their table; it is left out. The padding token, which the decoder also
-reads first, is the last of the vocabulary.
+in the second, computed in 32 bits. The padding token, which the decoder also reads first, is the last of the vocabulary.
+
+Unusual there: the sinusoids, though computed, are looked for among the weights, and people are warned where they are missing.
+So their table is written, and never read.
 """
 
 from collections.abc import Mapping
@@ -12,9 +14,10 @@ from torch import Tensor
 
 from sesame.backbones import EncoderDecoderConfig
 from sesame.checkpoint.hf import bart
-from sesame.checkpoint.hf.bart import HEAD, holds, read_head, write_head
+from sesame.checkpoint.hf.bart import HALVES, HEAD, holds, read_head, write_head
 from sesame.checkpoint.hf.shared import demand
 from sesame.checkpoint.names import Row
+from sesame.nn.positions import half_sinusoids
 
 __all__ = ["HEAD", "holds", "read_head", "write_head"]  # as BART's
 
@@ -53,6 +56,9 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
 
 
 def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
+    for half in HALVES:
+        table = half_sinusoids(described["max_position_embeddings"], described["d_model"])
+        named[f"model.{half}.embed_positions.weight"] = table.to(named[bart.TOKENS])
     bart.finish_halves(named, described)
 
 

@@ -2,24 +2,19 @@
 
 Marian's sinusoids with mBART's norms: before each part, and once more at the end of each half. So it is also how the
 Transformer of 2017 opens there if it was trained with its norms first (`--set backbone.order=pre`).
-
-Unusual there: the sinusoids, though computed, are looked for among the weights, and people are warned where they are missing.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
-
 from sesame.backbones import EncoderDecoderConfig
-from sesame.checkpoint.hf import bart, marian
+from sesame.checkpoint.hf import bart
 from sesame.checkpoint.hf.bart import HALVES, HEAD, holds, read_head, write_head
-from sesame.checkpoint.hf.marian import clean
+from sesame.checkpoint.hf.marian import clean, finish
 from sesame.checkpoint.hf.shared import both, demand
 from sesame.checkpoint.names import Row
-from sesame.nn.positions import half_sinusoids
 
-__all__ = ["HEAD", "clean", "holds", "read_head", "write_head"]  # as BART's and Marian's
+__all__ = ["HEAD", "clean", "finish", "holds", "read_head", "write_head"]  # as BART's and Marian's
 
 TASKS: tuple[str, ...] = ()
 SILENT = {"pegasus": {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}}
@@ -45,14 +40,6 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderDecoderConfig:
     }
     demand(found, wanted, place)
     return bart.read_halves(found, place, positions="sinusoidal", order="pre")
-
-
-def finish(named: dict[str, Tensor], described: dict[str, Any]) -> None:
-    tokens = named[bart.TOKENS]
-    for half in HALVES:
-        table = half_sinusoids(described["max_position_embeddings"], described["d_model"])
-        named[f"model.{half}.embed_positions.weight"] = table.to(tokens)
-    marian.finish(named, described)
 
 
 def table(config: EncoderDecoderConfig, task: tuple[str, str] | None = None) -> list[Row]:
