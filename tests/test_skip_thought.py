@@ -250,9 +250,11 @@ def test_it_comes_near_the_optimum_and_vectors_know_the_subject(two: str, tmp_pa
     for which in ("previous", "next"):
         assert best - 0.1 < last[which] < best + 0.4 * (blind - best)
     vectors = sesame.load(final, "cpu").embed(["ba be bi bo.", "bu bo be ba.", "da de di do.", "du do de da."])
+    vectors -= vectors.mean(0)  # what all have in common depends on the start
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     near = vectors @ vectors.T
-    assert min(near[0, 1], near[2, 3]) > near[:2, 2:].max() + 0.1
+    assert min(near[0, 1], near[2, 3]) > 0.9
+    assert near[:2, 2:].max() < -0.9
 
 
 def test_numbers_of_the_paper() -> None:

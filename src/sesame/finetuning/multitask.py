@@ -193,9 +193,9 @@ class Subject:
 
     # ---- answers -------------------------------------------------------------------------------------------------
 
-    def answers(self, parts: Parts, part: str, machine: Machine) -> list[Reply]:
+    def answers(self, parts: Parts, part: str) -> list[Reply]:
         task = parts.tasks[self.name]
-        logits = predict(task, parts.backbone, self.items[part], self.inputs.pad, machine)
+        logits = predict(task, parts.backbone, self.items[part], self.inputs.pad)
         return answer(task, self.parts[part], self.items[part], logits)
 
     def look(self, task: Task, backbone: Backbone, machine: Machine) -> float:

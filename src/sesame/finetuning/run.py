@@ -258,7 +258,7 @@ class _Job:
         """The scores of one task, and whether it gives everything the same answer."""
         config = subject.config
         gold = {part: gold_of(config, subject.parts[part]) for part in subject.splits()}
-        said = {part: said_of(config, subject.answers(trained, part, self.machine)) for part in gold}
+        said = {part: said_of(config, subject.answers(trained, part)) for part in gold}
         return {
             "scores": {part: score(config, gold[part], said[part]) for part in gold},
             "collapsed": collapsed(config, gold["valid"], said["valid"]),
@@ -312,8 +312,7 @@ class _Job:
         """Everything that was seen of one task; its calibration goes into the model."""
         task = parts.tasks[subject.name]
         logits = {
-            part: predict(task, parts.backbone, subject.items[part], subject.inputs.pad, self.machine)
-            for part in subject.splits()
+            part: predict(task, parts.backbone, subject.items[part], subject.inputs.pad) for part in subject.splits()
         }
         results = collect(
             subject.config, subject.metric, subject.parts, subject.items, task, logits, seeds, best, plain
