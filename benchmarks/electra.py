@@ -56,7 +56,7 @@ def common(given: argparse.Namespace) -> list[str]:
 def together(given: argparse.Namespace) -> dict[str, float]:
     run = given.out / "electra"
     compiled = ["--rehearse"] if given.rehearse else []
-    how = ["--size", given.size, "--budget", given.budget, *compiled, *settings(given.set)]
+    how = ["--size", given.size, "--budget", given.budget, *compiled, *settings(given.set), "--device", given.device]
     sesame("pretrain", given.recipe, *common(given), *how, "--out", str(run))
     return held_out(run)[1]
 
@@ -82,7 +82,8 @@ def by_itself(given: argparse.Namespace) -> dict[str, float]:
     config = load_parts(run / "final/generator", tokenizer=False).backbone.config
     recipe = given.out / "alone.toml"
     recipe.write_text(dump_toml(alone(read_toml(run / "recipe.toml"), {name: getattr(config, name) for name in SHAPE})))
-    sesame("pretrain", str(recipe), *common(given), "--steps", str(held_out(run)[0]), "--out", str(out))
+    how = ["--steps", str(held_out(run)[0]), "--device", given.device]
+    sesame("pretrain", str(recipe), *common(given), *how, "--out", str(out))
     return held_out(out)[1]
 
 
@@ -91,7 +92,7 @@ def taught(given: argparse.Namespace, way: str, seed: int) -> dict[str, float]:
     out = given.out / "sst2" / f"{way.replace(' ', '-')}-{seed}"
     model, task = str(given.out / "electra/final"), ["--task", "classify", "--seeds", "1", "--seed", str(seed)]
     files = ["--train", str(given.sst2 / "train.jsonl.gz"), "--test", str(given.sst2 / "dev.jsonl"), "--no-baselines"]
-    sesame("finetune", model, *task, *files, "--out", str(out), *settings(TEACHING[way]))
+    sesame("finetune", model, *task, *files, "--out", str(out), "--device", given.device, *settings(TEACHING[way]))
     scores = json.loads((out / "results.json").read_text())["scores"]
     return {part: scores[part]["accuracy"]["mean"] for part in ("valid", "test")}
 
@@ -114,6 +115,7 @@ def main() -> None:
     parser.add_argument("--size", default="small")
     parser.add_argument("--rehearse", action="store_true", help="do not count compilation")
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     ours = together(given)

@@ -1,13 +1,14 @@
 """The tables that want a GPU: as many trials at a time as one card bears, within one sitting.
 
-    python benchmarks/one_card.py OUT --data DATA --corpora CORPORA [--vectors FILE] [--only multi30k,...] [--slots 10]
-                                      [--seconds 1500] [--miniature]
+    python benchmarks/one_card.py OUT --data DATA --corpora CORPORA [--vectors FILE] [--tokenizer FOLDER]
+                                      [--only multi30k,...] [--slots 10] [--seconds 1500] [--miniature]
     python benchmarks/one_card.py OUT --data DATA --tables
 
-DATA and CORPORA are the folders that the scripts read (multi30k, aeslc, conll2003, imdb, trec6, ptb_sample; en.*.txt.xz, ptb,
-wikitext-2), FILE are static vectors for the tagger. A job is one script with all its trials; what it finds is in OUT/JOB or
-where its words say, what it says in OUT/JOB.log. It takes as many slots as it has trials side by side, and starts, in the
-order below, as soon as so many are free and what it builds on is done. With SESAME_MPS=1 all share the device by NVIDIA's
+DATA and CORPORA are the folders that the scripts read (multi30k, aeslc, conll2003, imdb, trec6, ptb_sample, the sets of GLUE;
+en.*.txt.xz, ptb, wikitext-2), FILE are static vectors for the tagger, FOLDER is a tokenizer of English for the encoders, who
+else train their own. A job is one script with all its trials; what it finds is in OUT/JOB or where its words say, what it
+says in OUT/JOB.log. It takes as many slots as it has trials side by side (ALONE: all of them), and starts, in the order
+below, as soon as so many are free and what it builds on is done. With SESAME_MPS=1 all share the device by NVIDIA's
 multi-process service, if the machine has it. Budgets are by the clock, so whoever has company does less in them.
 
 A job that was cut off, by hand or by --seconds, goes on where it stood when the same command is given again; what is done is
@@ -29,6 +30,7 @@ from side_by_side import shared_device
 
 HERE = Path(__file__).parent
 LOOK, GRACE = 0.5, 20.0  # seconds between two looks at what runs; for a job to save what it has
+ALONE = 1_000  # slots of a job whose clock bears no company
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,20 @@ class Job:
     table: str = ""  # the script that writes it, and how; empty: another job's does
 
 
-# The long ones, and those on which others wait, come first.
+# Those that want the card for themselves, the long ones, and those on which others wait, come first.
 JOBS = (
+    Job(
+        "electra", ALONE,
+        "electra.py {out}/electra --recipe sesame-rtd --size mini --set backbone.depth=12 --set stages.short.batch=256 "
+        "--set stages.long.batch=64 --set stages.last.batch=256 --set optimizer.rate=1.5e-3 --budget 4m --rehearse "
+        "--text {english} {tokenizer} --sst2 {data}/sst2",
+        "--size tiny --set backbone.depth=2 --set stages.short.batch=16 --set stages.long.batch=4 --budget 30s",
+    ),
+    Job(
+        "methods", ALONE,  # the one row that docs/methods.md says is to be made again
+        "methods.py {out}/methods --only xlnet --text {english} {tokenizer} --data {data} --parallel 15",
+        "--size tiny --budget 10 --seeds 1 --rows 64 --parallel 2",
+    ),
     Job("awd-lstm", 1, "perplexities.py {out}/perplexities --data {corpora} --trials awd-lstm.ptb", "--size tiny --budget 3"),
     Job(
         "elmo", 1, "-m sesame pretrain elmo --size small --text {english} --out {out}/elmo --rehearse --budget 8m",
@@ -88,8 +102,12 @@ JOBS = (
 def command(words: str, given: argparse.Namespace) -> list[str]:
     english = sorted(given.corpora.glob("en.[0-9].txt.xz")) if given.corpora else []
     places = {"out": given.out, "data": given.data, "corpora": given.corpora, "vectors": given.vectors}
-    named = {name: shlex.quote(str(place)) for name, place in places.items()}
-    parts = shlex.split(words.format(**named, english=shlex.join(map(str, english)), docs=HERE.parent / "docs"))
+    named = {name: shlex.quote(str(place)) for name, place in places.items()} | {
+        "english": shlex.join(map(str, english)),
+        "tokenizer": f"--tokenizer {shlex.quote(str(given.tokenizer))}" if given.tokenizer else "",
+        "docs": shlex.quote(str(HERE.parent / "docs")),
+    }
+    parts = shlex.split(words.format(**named))
     return [sys.executable, *([str(HERE / parts[0]), *parts[1:]] if parts[0].endswith(".py") else parts)]
 
 
@@ -180,6 +198,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--corpora", type=Path)
     parser.add_argument("--vectors", type=Path)
+    parser.add_argument("--tokenizer", type=Path)
     parser.add_argument("--only", default="", help=", ".join(job.name for job in JOBS))
     parser.add_argument("--slots", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=1500.0)
