@@ -92,7 +92,8 @@ def taught(given: argparse.Namespace, way: str, seed: int) -> dict[str, float]:
     out = given.out / "sst2" / f"{way.replace(' ', '-')}-{seed}"
     model, task = str(given.out / "electra/final"), ["--task", "classify", "--seeds", "1", "--seed", str(seed)]
     files = ["--train", str(given.sst2 / "train.jsonl.gz"), "--test", str(given.sst2 / "dev.jsonl"), "--no-baselines"]
-    sesame("finetune", model, *task, *files, "--out", str(out), "--device", given.device, *settings(TEACHING[way]))
+    how = ["--device", given.device, *settings([*TEACHING[way], *given.teach])]
+    sesame("finetune", model, *task, *files, *how, "--out", str(out))
     scores = json.loads((out / "results.json").read_text())["scores"]
     return {part: scores[part]["accuracy"]["mean"] for part in ("valid", "test")}
 
@@ -115,6 +116,7 @@ def main() -> None:
     parser.add_argument("--size", default="small")
     parser.add_argument("--rehearse", action="store_true", help="do not count compilation")
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--teach", action="append", default=[], help="key=value for the fine-tunings")
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)

@@ -232,6 +232,8 @@ def _compare(given: argparse.Namespace, began: float) -> None:
     left = pipeline.run(todo)
     if left:
         print(f"no time was left for {', '.join(left)}; the same call again goes on", flush=True)
+    if failed := [name for name in todo if name not in left and not (given.out / f"{name}.json").exists()]:
+        raise SystemExit(f"failed: {', '.join(failed)}")
 
 
 # ---- the page -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from sesame.data.answer_pack import AnswerPacker, Frame, bucketed
 from sesame.data.batch import Batch
 from sesame.data.dialogue_pack import DialoguePacker
 from sesame.data.languages import LanguagePacker, mixed, source_shares
-from sesame.data.loader import Loader
+from sesame.data.loader import STAIRS, Loader, one_shape
 from sesame.data.neighbor_pack import NeighborPacker
 from sesame.data.order import locate
 from sesame.data.pack import Packer, Part, Specials
@@ -21,6 +21,7 @@ from sesame.pretraining.mixture import Mixture
 from sesame.recipe import Recipe, Stage
 from sesame.text import Tokenizer
 from sesame.train.accounting import work_of
+from sesame.train.parallel import World, share_of
 from sesame.train.precision import Machine
 
 HELD_OUT = chance.key(0x4556414C)  # the chance of held-out examples: the same in every run
@@ -92,6 +93,20 @@ class Examples:
         mix = self.recipe.languages
         shares = source_shares(self.train.sources, mix.exponent, mix.translated)
         return mixed(basic, packers, shares)
+
+    def share(self, name: str, stage: Stage, world: World) -> Loader:
+        """The examples of this rank, in batches as its machine takes them."""
+        share = share_of(stage.batch, world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
+        micro = stage.micro or self.micro(stage)
+        on_gpu = self.machine.device.type == "cuda"
+        if not stage.micro and on_gpu:
+            micro = next(n for n in range(min(micro, share), 0, -1) if share % n == 0)  # one shape, compiled once
+        micro = int(-world.agree([-float(min(micro, share))])[0])  # the least that a rank can take
+        static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
+        loader = self.loader(stage, micro)
+        fused = on_gpu and self.machine.precision != "fp32"
+        unpad, anchor = one_shape(loader, stage.length) if fused and not self.model.backbone.answers else (0, 0)
+        return replace(loader, static=static, unpad=unpad, anchor=anchor, rank=world.rank, ranks=world.ranks)
 
     def work(self, stage: Stage, loader: Loader) -> Work:
         """What is done with a row; pairs are as long as they are on average."""

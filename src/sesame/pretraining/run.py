@@ -7,7 +7,6 @@ The run's folder decides everything on a restart: whatever is there and whole is
 processes walk through here together, see `train/parallel.py`; the number of them may change from one start to the next.
 """
 
-import math
 import os
 import time
 from collections.abc import Callable
@@ -26,11 +25,10 @@ from sesame.checkpoint.folder import load_parts
 from sesame.checkpoint.run import Run, in_shares
 from sesame.checkpoint.speech import answer_frame
 from sesame.data.batch import Batch
-from sesame.data.loader import STAIRS, Loader, one_shape
+from sesame.data.loader import STAIRS
 from sesame.data.order import locate
 from sesame.data.unit_files import Units, wanted_entities
 from sesame.errors import SesameError
-from sesame.nn.attention.core import chosen_core
 from sesame.nn.embeddings import Embeddings, lengthened
 from sesame.objectives import Term
 from sesame.objectives.model import Model
@@ -38,16 +36,16 @@ from sesame.pretraining.examples import HELD_OUT, Examples
 from sesame.pretraining.mixture import Mixture, check_mixture, parts_of, text_files
 from sesame.pretraining.one_pass import PROBE, planned_steps, seconds_each
 from sesame.pretraining.preparation import gather_ingredients
+from sesame.pretraining.telling import ending, note, plan
 from sesame.pretraining.wishes import Wishes, chosen_recipe, identity_of
 from sesame.pretraining.written import Written
-from sesame.progress import Bar, bar, duration, say
-from sesame.recipe import Recipe, Stage, how_scaled
+from sesame.progress import Bar, bar, say
+from sesame.recipe import Recipe, Stage
 from sesame.text import Tokenizer
-from sesame.train.accounting import Account, note
+from sesame.train.accounting import Account
 from sesame.train.compute import computing, replaying
 from sesame.train.events import Events
 from sesame.train.health import Health, Look
-from sesame.train.health import note as health_note
 from sesame.train.held_out import held_out
 from sesame.train.loop import Clock, Hooks, fit
 from sesame.train.optim import Optimizer, build_optimizer
@@ -56,7 +54,7 @@ from sesame.train.precision import Machine, choose_machine
 from sesame.train.rehearsal import rehearse
 from sesame.train.replay import Replay
 from sesame.train.shadow import Shadow
-from sesame.train.shares import as_share, fold, is_sharded, not_shared, shard, wants_shards, whole
+from sesame.train.shares import as_share, fold, not_shared, shard, wants_shards, whole
 from sesame.train.state import State
 from sesame.train.step import paces
 
@@ -145,7 +143,7 @@ class _Job:
             if self.wishes.one_pass:
                 self.recipe = replace(self.recipe, steps=self._one_pass(next(iter(self.recipe.stages.values()))))
         self._place(checkpoint)
-        self._describe()
+        say(plan(self.recipe, self.wishes, self.model, self.tokenizer, self.examples, self.machine, self.world))
 
     def _one_pass(self, stage: Stage) -> int:
         """Steps of one pass over the text, decided once."""
@@ -194,30 +192,6 @@ class _Job:
         else:
             self.call = computing(self.model, self.machine, self.wishes.compile)
 
-    def _describe(self) -> None:
-        """What will happen, said once."""
-        count, whole = (sum(p.numel() for p in part.parameters()) for part in (self.model.backbone, self.model))
-        heads = f" ({whole / 1e6:.1f} M with what is trained beside)" if whole > 1.02 * count else ""
-        rate = getattr(
-            self.model.backbone.config, "attention_dropout", None
-        )  # recurrent models have attention of their own
-        core = "" if rate is None else f", attention: {chosen_core(self.machine.device, rate)}"
-        length = duration(self.wishes.budget) if self.wishes.budget else f"{self.recipe.steps:,} steps"
-        say(
-            f"{self.recipe.name}: {count / 1e6:.1f} M parameters{heads}, {len(self.tokenizer):,} pieces, "
-            f"{self.examples.train.tokens() / 1e6:.2f} M tokens to train on, {self.examples.valid.tokens():,} held out; "
-            f"{length} on {self.machine.device.type} in {self.machine.precision}{core}"
-            f"{self._shown_rate()}{self._shown_world()}"
-        )
-
-    def _shown_rate(self) -> str:
-        return f"; {how_scaled(self.recipe, self.wishes.scale_lr)}" if self.wishes.scale_lr else ""
-
-    def _shown_world(self) -> str:
-        if self.world.ranks == 1:
-            return ""
-        return f"; {self.world.ranks} processes, {'a share of' if is_sharded(self.model) else 'all'} weights on each"
-
     # ---- stages ----------------------------------------------------------------------------------------------------
 
     def train(self) -> None:
@@ -259,7 +233,7 @@ class _Job:
             self._drop(stage)
             if stage.packing == "answers":  # shapes vary, nothing is compiled
                 continue
-            loader = self._loader(name, stage)
+            loader = self.examples.share(name, stage, self.world)
             stairs = [-(-stair * stage.ramp // STAIRS) for stair in range(1, STAIRS + 1)] if stage.ramp else []
             batches = (batch for step in (*range(REHEARSED), *stairs) for batch in loader.load(step, 0.0))
             shapes, seconds = rehearse(self.model, self.call, batches, self.machine)
@@ -288,7 +262,7 @@ class _Job:
 
     def _stage(self, name: str, stage: Stage, clock: Clock, shown: Bar) -> None:
         self._drop(stage)
-        loader = self._loader(name, stage)
+        loader = self.examples.share(name, stage, self.world)
         work = self.examples.work(stage, loader)
         account = Account.of(self.model.backbone.config, work, self.machine, self.world.ranks)
         offset = self.state.step - self.state.stage_step
@@ -298,7 +272,7 @@ class _Job:
         def window(state: State, figures: dict[str, Any]) -> None:
             figures = figures | account.figures(figures["tokens_per_second"])
             now = min(clock.progress(state.step), 1.0)
-            shown.note(_note(figures, state))
+            shown.note(note(figures, state))
             shown.advance(max(now - self.shown, 0.0))
             self.shown = max(now, self.shown)
             line = {
@@ -361,20 +335,6 @@ class _Job:
         if isinstance(self.call, Replay):
             self.call.forget()
 
-    def _loader(self, name: str, stage: Stage) -> Loader:
-        """The examples of this rank."""
-        share = share_of(stage.batch, self.world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
-        micro = stage.micro or self.examples.micro(stage)
-        if not stage.micro and self.machine.device.type == "cuda":
-            micro = next(n for n in range(min(micro, share), 0, -1) if share % n == 0)  # one shape, compiled once
-        micro = int(-self.world.agree([-float(min(micro, share))])[0])  # the least that a rank can take
-        static = max((getattr(config, "static", 0) for config in self.recipe.objectives.values()), default=0)
-        loader = self.examples.loader(stage, micro)
-        fused = self.machine.device.type == "cuda" and self.machine.precision != "fp32"
-        unpad, anchor = one_shape(loader, stage.length) if fused and not self.model.backbone.answers else (0, 0)
-        rank, ranks = self.world.rank, self.world.ranks
-        return replace(loader, static=static, unpad=unpad, anchor=anchor, rank=rank, ranks=ranks)
-
     def _log(self, state: State, line: dict[str, Any], figures: dict[str, Any], prefix: str) -> None:
         if self.world.first:
             self.run.log(line)
@@ -423,22 +383,7 @@ class _Job:
             )
         parts = self.written.whole()
         self.run.save_final(parts.pop(""), self._card(self.state), parts)
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
-        sides = [f"{math.exp(figures[name]):.1f} {name}" for name in ("forward", "backward") if name in figures]  # ELMo
-        shown += f"; perplexity {', '.join(sides)}" if sides else ""
-        done = f"{self.state.step:,} steps and {self.state.tokens / 1e6:.1f} M tokens"
-        say(f"{self.run.final}: done after {done}; held out: {shown or 'no text'}")
+        say(ending(self.run.final, self.state, figures))
 
     def _card(self, state: State) -> str:
         return card(self.recipe.name, self.recipe.paper, self.run.identity, state)
-
-
-def _note(figures: dict[str, Any], state: State) -> str:
-    looked = [
-        state.held_out[name]
-        for name in ("mlm", "plm", "clm", "forward", "seq2seq", "span", "denoise", "mass")
-        if name in state.held_out
-    ]
-    held = f" · held out {looked[0]:.3f}" if looked else ""
-    health = health_note(figures)
-    return f"step {state.step} · loss {figures['loss']:.3f}{held} · {health + ' · ' if health else ''}{note(figures)}"

@@ -1,0 +1,64 @@
+"""What a run says of itself: its plan before the first step, a note beside the bar, and its end."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from sesame.nn.attention.core import chosen_core
+from sesame.objectives.model import Model
+from sesame.pretraining.examples import Examples
+from sesame.pretraining.wishes import Wishes
+from sesame.progress import duration
+from sesame.recipe import Recipe, how_scaled
+from sesame.text import Tokenizer
+from sesame.train.accounting import note as speed_note
+from sesame.train.health import note as health_note
+from sesame.train.parallel import World
+from sesame.train.precision import Machine
+from sesame.train.shares import is_sharded
+from sesame.train.state import State
+
+FIRST_LOSS = ("mlm", "plm", "clm", "forward", "seq2seq", "span", "denoise", "mass")  # that a run has, for the note
+
+
+def plan(
+    recipe: Recipe,
+    wishes: Wishes,
+    model: Model,
+    tokenizer: Tokenizer,
+    examples: Examples,
+    machine: Machine,
+    world: World,
+) -> str:
+    """What will happen."""
+    count, whole = (sum(p.numel() for p in part.parameters()) for part in (model.backbone, model))
+    heads = f" ({whole / 1e6:.1f} M with what is trained beside)" if whole > 1.02 * count else ""
+    rate = getattr(model.backbone.config, "attention_dropout", None)  # recurrent models have attention of their own
+    core = "" if rate is None else f", attention: {chosen_core(machine.device, rate)}"
+    length = duration(wishes.budget) if wishes.budget else f"{recipe.steps:,} steps"
+    scaled = f"; {how_scaled(recipe, wishes.scale_lr)}" if wishes.scale_lr else ""
+    share = "a share of" if is_sharded(model) else "all"
+    processes = f"; {world.ranks} processes, {share} weights on each" if world.ranks > 1 else ""
+    return (
+        f"{recipe.name}: {count / 1e6:.1f} M parameters{heads}, {len(tokenizer):,} pieces, "
+        f"{examples.train.tokens() / 1e6:.2f} M tokens to train on, {examples.valid.tokens():,} held out; "
+        f"{length} on {machine.device.type} in {machine.precision}{core}{scaled}{processes}"
+    )
+
+
+def note(figures: dict[str, Any], state: State) -> str:
+    """Beside the bar."""
+    looked = [state.held_out[name] for name in FIRST_LOSS if name in state.held_out]
+    held = f" · held out {looked[0]:.3f}" if looked else ""
+    health = health_note(figures)
+    parts = f"{health} · " if health else ""
+    return f"step {state.step} · loss {figures['loss']:.3f}{held} · {parts}{speed_note(figures)}"
+
+
+def ending(final: Path, state: State, figures: dict[str, float]) -> str:
+    """What was reached; `figures` are those of the held-out text."""
+    shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+    sides = [f"{math.exp(figures[name]):.1f} {name}" for name in ("forward", "backward") if name in figures]  # ELMo
+    shown += f"; perplexity {', '.join(sides)}" if sides else ""
+    done = f"{state.step:,} steps and {state.tokens / 1e6:.1f} M tokens"
+    return f"{final}: done after {done}; held out: {shown or 'no text'}"
