@@ -51,7 +51,7 @@ JOBS = (
         "--set stages.long.batch=64 --set stages.last.batch=256 --set optimizer.rate=1.5e-3 --budget 4m --rehearse "
         "--text {english} {tokenizer} --sst2 {data}/sst2",
         "--size tiny --set backbone.depth=2 --set stages.short.batch=16 --set stages.long.batch=4 --budget 9s "
-        "--teach steps=5",
+        "--teach epochs=0.01 --teach least_steps=5",
     ),
     Job(
         "methods", ALONE,  # the one row that docs/methods.md says is to be made again
