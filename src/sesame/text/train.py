@@ -23,6 +23,7 @@ from tokenizers import Tokenizer as Backend
 
 from sesame.errors import SesameError
 from sesame.text.families import FAMILY_ROLES, byte_level_template
+from sesame.text.learning import learn
 from sesame.text.sentencepiece import OUT_OF_REACH, SPACE, decoder
 from sesame.text.template import Template, put_around
 from sesame.text.tokenizer import Tokenizer
@@ -149,7 +150,7 @@ def _wordpiece(
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
     )
-    scratch.train_from_iterator(sample, trainer)
+    learn(scratch, sample, trainer)
     model = models.WordPiece(scratch.get_vocab(), unk_token=specials["unk"], max_input_chars_per_word=LONGEST)
     backend = Backend(model)
     backend.normalizer, backend.pre_tokenizer = normalizer, scratch.pre_tokenizer
@@ -161,7 +162,7 @@ def _inner_letters(sample: list[str], normalizer: normalizers.Normalizer, unk: s
     """The letters that stand inside of words, and so need a "##" form. Chinese characters, for one, never do."""
     scratch = Backend(models.WordPiece(unk_token=unk))
     scratch.normalizer, scratch.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
-    scratch.train_from_iterator(sample, trainers.WordPieceTrainer(vocab_size=0, show_progress=False))
+    learn(scratch, sample, trainers.WordPieceTrainer(vocab_size=0, show_progress=False))
     return {token[2:] for token in scratch.get_vocab() if len(token) == 3 and token.startswith("##")}
 
 
@@ -198,7 +199,7 @@ def _bpe(
         special_tokens=list(specials.values()),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    backend.train_from_iterator(sample, trainer)
+    learn(backend, sample, trainer)
     return backend
 
 

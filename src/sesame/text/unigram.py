@@ -13,6 +13,8 @@ from collections import Counter
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+from sesame.text.learning import learn
+
 SEED_RATIO = 3  # first pieces for each piece wanted
 SHRINK = 0.75  # pieces kept in each round, as in Kudo (2018)
 LONGEST = 16  # characters of a piece, as in SentencePiece
@@ -77,7 +79,7 @@ def _seed(
         limit_alphabet=len(letters),
         max_token_length=LONGEST,
     )
-    backend.train_from_iterator(texts, trainer)
+    learn(backend, texts, trainer)
     vocab = backend.get_vocab()
     return Counter({token: 1 + len(vocab) - id for token, id in vocab.items()})
 

@@ -12,6 +12,8 @@ that was tokenized before (Penn Treebank, CoNLL), whose "U.S." and "<unk>" then 
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from sesame.text.learning import learn
+
 LONGEST = 1000  # bytes of a word; a longer one is unknown
 
 
@@ -36,9 +38,7 @@ def train_words(
     scratch.normalizer, scratch.pre_tokenizer = normalizer, _split(spaced)
     room = size - len(specials) - len(letters)
     min_count = 1 if spaced else min_count  # text that was tokenized before has <unk> for words it does not want
-    scratch.train_from_iterator(
-        sample, trainers.WordLevelTrainer(vocab_size=room, min_frequency=min_count, show_progress=False)
-    )
+    learn(scratch, sample, trainers.WordLevelTrainer(vocab_size=room, min_frequency=min_count, show_progress=False))
     counted = sorted(scratch.get_vocab().items(), key=lambda item: item[1])
     words = [word for word, _ in counted]
     return word_tokenizer(words, specials, normalizer, spaced)
