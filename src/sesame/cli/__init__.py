@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(
     name="sesame",
-    help="Pre-train, transfer, distill, explain and serve language models on your own text.",
+    help="Pre-train, transfer, explain and serve language models on your own text.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -36,7 +36,7 @@ def finetune(
     valid: str | None = typer.Option(None, help="Rows to choose by; otherwise a part of --train is kept aside."),
     test: str | None = typer.Option(None, help="Rows to judge by; nothing is chosen by them."),
     out: Path | None = typer.Option(None, "--out", help="The folder of the run; by default runs/TASK-FILE."),
-    strategy: str = typer.Option("full", help="full, frozen, gradual, gpt, ulmfit, dai-le, or a .toml file."),
+    strategy: str = typer.Option("full", help="full, frozen, gradual, gpt, ulmfit, dai-le, tagger, or a .toml file."),
     seeds: int | None = typer.Option(None, min=1, help="Trainings; by default 5 below 10,000 examples, else 1."),
     seed: int = typer.Option(0, help="The first seed."),
     epochs: float | None = typer.Option(None, help="Passes over the examples; small sets get more by default."),
@@ -185,6 +185,7 @@ def evaluate(
     A decoder on plain text: sesame evaluate runs/gpt --text test.txt --stride 256
 
     A decoder on rows that it was not taught: sesame evaluate runs/gpt --data test.csv --shots 0,1,5
+
     An encoder-decoder on pairs of texts: sesame evaluate runs/en-de --data test.tsv --beams 5 --against runs/other
     """
     columns = _columns(text_column, pair_column, label_column)
