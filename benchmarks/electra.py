@@ -17,13 +17,11 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from side_by_side import shared_device, spread
+from side_by_side import sesame, shared_device, spread
 
 TEACHING = {
     "defaults": [],
@@ -31,11 +29,6 @@ TEACHING = {
 }
 SEEDS = 3
 SHAPE = ("width", "depth", "heads", "inner", "embedding_width")
-
-
-def sesame(*arguments: str) -> None:
-    print("sesame", *arguments, flush=True)
-    subprocess.run([sys.executable, "-m", "sesame", *arguments], check=True)
 
 
 def settings(values: list[str]) -> list[str]:

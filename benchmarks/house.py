@@ -60,8 +60,6 @@ def pretrain(trial: str, gate: Gate, given: argparse.Namespace) -> None:
 
 
 def keep(trial: str, seconds: dict[str, float], given: argparse.Namespace) -> None:
-    import torch
-
     import report
 
     file = given.out / "runs" / file_name(trial) / "metrics.jsonl"
@@ -71,7 +69,7 @@ def keep(trial: str, seconds: dict[str, float], given: argparse.Namespace) -> No
         "trial": trial, "size": given.size, "budget": given.budget, "seed": given.seed, "steps": last["step"],
         "tokens": last["tokens"], "held_out": [line["held_out"] for line in lines if "held_out" in line][-1]["mlm"],
         "seconds": seconds,
-        "machine": f"{torch.cuda.get_device_name() if torch.cuda.is_available() else 'CPU'}; {report.machine()}",
+        "machine": report.device_and_machine(),
     }  # fmt: skip
     (given.out / f"{file_name(trial)}.json").write_text(json.dumps(found))
     print(f"{trial}: {found['held_out']:.3f} after {found['tokens'] / 1e6:.0f} M tokens", flush=True)

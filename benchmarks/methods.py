@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import Gate, Job, Pipeline, warm_up
-from side_by_side import shared_device
+from side_by_side import shared_device, untaught
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "methods.md"
@@ -115,8 +115,8 @@ def pretrain(name: str, gate: Gate, given: argparse.Namespace) -> None:
         recipe=name, text=given.text, out=out, size=given.size, seed=given.seed, device=given.device, budget=given.budget,
         rehearse=True, ready=gate, tokenizer=None if name in given.own.split(",") else str(shared_tokenizer(given)),
     )  # fmt: skip
-    if name == SCRATCH:  # one step that moves nothing
-        still = ["optimizer.rate=1e-12", "stages.short.batch=8"]
+    if name == SCRATCH:
+        still = [*untaught("bert", given.size), "stages.short.batch=8"]
         wishes = replace(wishes, recipe="bert", budget=None, rehearse=False, steps=1, settings=still, compile=False)
     run(wishes)
 
@@ -153,8 +153,6 @@ def job_file(out: Path, name: str, task: str, seed: int) -> Path:
 
 def reached(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """What a recipe's run says of itself, and its scores."""
-    import torch
-
     import report
     from sesame.checkpoint.folder import load_parts
 
@@ -167,7 +165,6 @@ def reached(name: str, given: argparse.Namespace) -> dict[str, Any]:
         for task in TASKS
     }
     encoder = load_parts(run / "final", tokenizer=False).backbone
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     return {
         **asked(given),
         "recipe": name,
@@ -178,7 +175,7 @@ def reached(name: str, given: argparse.Namespace) -> dict[str, Any]:
         "mfu": statistics.median([line["mfu"] for line in steps if "mfu" in line] or [0.0]),
         "held_out": looks[-1] if looks else {},
         "scores": scores,
-        "machine": f"{device}; {report.machine()}",
+        "machine": report.device_and_machine(given.device),
     }
 
 

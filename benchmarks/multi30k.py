@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import report
-from side_by_side import chosen, kept_at, options, parted, side_by_side, spread
+from side_by_side import by_trial, chosen, keep, options, parted, side_by_side, spread
 
 CHECKPOINTS, LAST = 20, 5  # of a run, and of those for the mean
 BEAMS = 5
@@ -73,8 +73,6 @@ def test(model: Path, file: Path, device: str) -> dict[str, Any]:
 
 def one(name: str, seed: int, given: argparse.Namespace) -> None:
     """Within a process of its own."""
-    import torch
-
     from sesame.averaging import average, last_checkpoints
 
     run = train(name, seed, given)
@@ -88,13 +86,13 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
         for kind, model in (("last", run / "final"), ("mean", mean))
     }
     steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
     found = {
-        "trial": name, "seed": seed, "budget": given.budget, "size": given.size, "parallel": given.parallel, "scores": scores,
-        "steps": max(line["step"] for line in steps), "tokens": max(line.get("tokens", 0) for line in steps),
-        "machine": f"{device}; {report.machine()}", "seconds of testing": round(time.monotonic() - began, 1),
-    }  # fmt: skip
-    kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1, ensure_ascii=False))
+        "scores": scores,
+        "steps": max(line["step"] for line in steps),
+        "tokens": max(line.get("tokens", 0) for line in steps),
+        "seconds of testing": round(time.monotonic() - began, 1),
+    }
+    keep(name, seed, given, found)
     said = {kind: {test: round(values["bleu"], 2) for test, values in each.items()} for kind, each in scores.items()}
     print(f"{name} seed {seed}: {found['steps']:,} steps, BLEU {said}", flush=True)
 
@@ -111,13 +109,8 @@ def added(trials: list[str]) -> None:
 
 def compare(given: argparse.Namespace) -> None:
     tokenizer = given.tokenizer or str(shared_tokenizer(given))
-    side_by_side(
-        chosen(given.trials or ",".join(trial.partition("=")[0] for trial in given.trial) or ",".join(TIPS), TRIALS),
-        given.seeds,
-        given.out,
-        given.parallel,
-        ["--tokenizer", tokenizer],
-    )
+    own = ",".join(trial.partition("=")[0] for trial in given.trial)
+    side_by_side(chosen(given.trials or own or ",".join(TIPS), TRIALS), given, more=["--tokenizer", tokenizer])
 
 
 def shared_tokenizer(given: argparse.Namespace) -> Path:
@@ -133,12 +126,8 @@ def shared_tokenizer(given: argparse.Namespace) -> Path:
 
 def results(out: Path) -> dict[str, list[dict[str, Any]]]:
     """By trial, one for each seed; in the order of the trials."""
-    lines = [json.loads(file.read_text()) for file in sorted(out.glob("*.json"))]
-    names = dict.fromkeys([*TRIALS, *(line["trial"] for line in lines)])
-    found = {name: [line for line in lines if line["trial"] == name] for name in names}
-    if not lines:
-        raise SystemExit(f"{out}: holds no results yet")
-    return {name: mine for name, mine in found.items() if mine}
+    found = by_trial(out)
+    return {name: found[name] for name in dict.fromkeys([*TRIALS, *found]) if name in found}
 
 
 def draw(out: Path, data: Path, picture: Path) -> None:
@@ -172,8 +161,8 @@ def table(out: Path) -> str:
             rows.append([name, words, f"{steps:,}", *bleu, *chrf])
     head = ["trial", "model", "steps", *(f"BLEU {test}" for test in tests), *(f"chrF {test}" for test in tests)]
     how = (
-        f"Size {first['size']}, {first['budget']:g} s of training each, {first['parallel']} at a time on one device, beam "
-        f"{BEAMS}; mean ± deviation of {seeds} seeds. {first['scores']['last'][tests[0]]['signature']}. "
+        f"Size {first['size']}, {first['budget']:g} s of training each, up to {first['parallel']} trials at a time on one "
+        f"device, beam {BEAMS}; mean ± deviation of {seeds} seeds. {first['scores']['last'][tests[0]]['signature']}. "
         f"{first['machine']}"
     )
     return f"{how}\n\n{report.table(head, rows)}"

@@ -9,7 +9,8 @@ en.*.txt.xz, ptb, wikitext-2), FILE are static vectors for the tagger, FOLDER is
 else train their own. A job is one script with all its trials; what it finds is in OUT/JOB or where its words say, what it
 says in OUT/JOB.log. It takes as many slots as it has trials side by side (ALONE: all of them), and starts, in the order
 below, as soon as so many are free and what it builds on is done. With SESAME_MPS=1 all share the device by NVIDIA's
-multi-process service, if the machine has it. Budgets are by the clock, so whoever has company does less in them.
+multi-process service, if the machine has it. Budgets are by the clock, so whoever has company does less in them; the tables
+say how many shared the card.
 
 A job that was cut off, by hand or by --seconds, goes on where it stood when the same command is given again; what is done is
 not made again. `--miniature` walks through all of it in seconds a trial, to see that it works. `--tables` writes what OUT
@@ -152,7 +153,8 @@ class Sitting:
         self.waiting.remove(job)
         words = f"{job.words} --device {self.given.device}" + (f" {job.miniature}" if self.given.miniature else "")
         with self.log(job).open("ab") as log:
-            how = {"stdout": log, "stderr": subprocess.STDOUT, "env": self.env, "start_new_session": True}
+            env = self.env | ({} if job.slots == ALONE else {"SESAME_SLOTS": str(self.given.slots)})  # tables say so
+            how = {"stdout": log, "stderr": subprocess.STDOUT, "env": env, "start_new_session": True}
             self.running[job] = subprocess.Popen(command(words, self.given), **how)
         self.say(f"{job.name}: began")
 

@@ -16,10 +16,9 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import report
-from side_by_side import chosen, kept_at, options, parted, side_by_side, spread
+from side_by_side import by_trial, chosen, keep, options, parted, side_by_side, spread
 
 SPLITS = {"train": (1, 159), "valid": (160, 179), "test": (180, 199)}
 SHORT = 30  # words; longer sentences are scored apart
@@ -46,8 +45,6 @@ def write_pairs(trees: Path, out: Path) -> None:
 
 def one(name: str, seed: int, given: argparse.Namespace) -> None:
     """Within a process of its own."""
-    import torch
-
     import sesame
     from sesame.evaluate.spoken import score_answers
     from sesame.pretraining.run import Wishes, pretrain
@@ -73,22 +70,13 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
         given_answers = [answer for answer, there in zip(said, inside, strict=True) if there]
         scores[group] = 100 * score_answers(wanted, given_answers, trees=True).values["brackets"]
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
-    found = {
-        "trial": name, "seed": seed, "size": given.size, "budget": given.budget, "parallel": given.parallel, "scores": scores,
-        "steps": max(line["step"] for line in lines), "machine": f"{device}; {report.machine()}",
-    }  # fmt: skip
-    kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1))
+    found = {"scores": scores, "steps": max(line["step"] for line in lines)}
+    keep(name, seed, given, found)
     print(f"{name} seed {seed}: {found['steps']:,} steps, F1 { {group: round(x, 1) for group, x in scores.items()} }")
 
 
 def table(out: Path) -> str:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for file in sorted(out.glob("*.json")):
-        line = json.loads(file.read_text())
-        found.setdefault(line["trial"], []).append(line)
-    if not found:
-        raise SystemExit(f"{out}: holds no results yet")
+    found = by_trial(out)
     first = next(iter(found.values()))[0]
     groups = list(first["scores"])
     rows = [
@@ -98,10 +86,10 @@ def table(out: Path) -> str:
         ]
         for name, lines in found.items()
     ]  # fmt: skip
+    seeds = max(map(len, found.values()))
     how = (
-        f"Size {first['size']}, {first['budget']:g} s of training, {first['parallel']} at a time on one device, beam "
-        f"{BEAMS}; labelled bracket F1 on files 0180 to 0199, mean ± deviation of {max(map(len, found.values()))} seeds. "
-        f"{first['machine']}"
+        f"Size {first['size']}, {first['budget']:g} s of training, up to {first['parallel']} trials at a time on one device, "
+        f"beam {BEAMS}; labelled bracket F1 on files 0180 to 0199, mean ± deviation of {seeds} seeds. {first['machine']}"
     )
     return f"{how}\n\n{report.table(['model', 'steps', *(f'F1, {group}' for group in groups)], rows)}"
 
@@ -120,7 +108,7 @@ def main() -> None:
     else:
         (given.out / "pairs").mkdir(parents=True, exist_ok=True)
         write_pairs(given.trees, given.out / "pairs")
-        side_by_side(chosen(given.trials, TRIALS), given.seeds, given.out, given.parallel)
+        side_by_side(chosen(given.trials, TRIALS), given)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ import json
 import math
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import report
-from side_by_side import chosen, kept_at, options, parted, side_by_side, spread
+from side_by_side import asked, chosen, keep, kept_lines, options, parted, side_by_side, spread
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "methods.md"
@@ -66,6 +67,11 @@ def corpus(name: str, given: argparse.Namespace) -> dict[str, Path]:
     return found
 
 
+def made(name: str, given: argparse.Namespace) -> dict[str, Any]:
+    trial = TRIALS[name.partition(".")[0]]
+    return {**asked(given), "size": given.size or trial.size, "budget": given.budget * trial.longer}
+
+
 def one(name: str, seed: int, given: argparse.Namespace) -> None:
     """Within a process of its own."""
     import torch
@@ -74,12 +80,11 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
     from sesame.pretraining.run import Wishes, pretrain
 
     what, _, where = name.partition(".")
-    trial, files = TRIALS[what], corpus(where, given)
-    run, budget = given.out / "runs" / f"{name}.{seed}", given.budget * trial.longer
-    size = given.size or trial.size
+    trial, files, how = TRIALS[what], corpus(where, given), made(name, given)
+    run = given.out / "runs" / f"{name}.{seed}"
     wishes = Wishes(
-        recipe=trial.recipe, text=[str(files["train"])], valid=[str(files["valid"])], out=run, size=size, seed=seed,
-        device=given.device, budget=budget, rehearse=True,
+        recipe=trial.recipe, text=[str(files["train"])], valid=[str(files["valid"])], out=run, size=how["size"], seed=seed,
+        device=given.device, budget=how["budget"], rehearse=True,
         settings=[*trial.settings, f"tokenizer.size={CORPORA[where][1]}", *given.set],
     )  # fmt: skip
     pretrain(wishes)
@@ -88,12 +93,11 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() and given.device != "cpu" else "cpu")
     values = both_ways(lines) if what == "elmo" else read_through(parts, files, device)
     found = {
-        "trial": what, "corpus": where, "seed": seed, "size": size, "budget": budget, "perplexities": values,
-        "parameters": sum(p.numel() for p in parts.backbone.parameters()), "parallel": given.parallel,
+        **how, "trial": what, "corpus": where, "perplexities": values,
+        "parameters": sum(p.numel() for p in parts.backbone.parameters()),
         "steps": max(line["step"] for line in lines), "tokens": max(line.get("tokens", 0) for line in lines),
-        "machine": f"{torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}; {report.machine()}",
     }  # fmt: skip
-    kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1))
+    keep(name, seed, given, found)
     print(f"{name} seed {seed}: {found['steps']:,} steps, {values}", flush=True)
 
 
@@ -128,16 +132,13 @@ def compare(given: argparse.Namespace) -> None:
     names = chosen(given.trials, [f"{trial}.{where}" for trial in TRIALS for where in CORPORA])
     for where in {name.partition(".")[2] for name in names}:
         corpus(where, given)  # before those who read it side by side
-    side_by_side(names, given.seeds, given.out, given.parallel)
+    side_by_side(names, given, made=partial(made, given=given))
 
 
 def table(out: Path) -> str:
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for file in sorted(out.glob("*.json")):
-        line = json.loads(file.read_text())
+    for line in kept_lines(out):
         found.setdefault((line["corpus"], line["trial"]), []).append(line)
-    if not found:
-        raise SystemExit(f"{out}: holds no results yet")
     rows = []
     for (where, trial), lines in found.items():
         for how in lines[0]["perplexities"]:
@@ -149,7 +150,7 @@ def table(out: Path) -> str:
                 *("" if None in each else spread(each, 1) for each in values),
             ])  # fmt: skip
     first = next(iter(found.values()))[0]
-    how = f"{first['parallel']} at a time on one device. {first['machine']}"
+    how = f"Up to {first['parallel']} trials at a time on one device. {first['machine']}"
     head = ["corpus", "recipe", "M parameters", "seconds", "steps", "M tokens", "seeds", "valid", "test"]
     return f"{how}\n\n{report.table(head, rows)}"
 

@@ -23,6 +23,12 @@ def machine() -> str:
     return f"{name} ({wide}), {os.cpu_count()} cores, torch {torch.__version__}, {datetime.date.today():%Y-%m-%d}"
 
 
+def device_and_machine(device: str = "auto") -> str:
+    """What computes under `--device`, and the machine that it is in."""
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() and device != "cpu" else "CPU"
+    return f"{name}; {machine()}"
+
+
 def others() -> float:
     """Seconds of processor time, so far, that went to anybody but this process (Linux; elsewhere 0)."""
     try:

@@ -1,20 +1,25 @@
 """Trials with several seeds, each in a process of its own, some at a time; what each says last is said.
 
+What a trial reached is kept in OUT/NAME.SEED.json, with how it was made. It is not made again, and one that was made
+otherwise is refused: two sizes or budgets must not meet in one table.
+
 Processes that share a GPU take turns on it, however little of it each needs. With SESAME_MPS=1 NVIDIA's multi-process service
 lets their kernels run at the same time, if the machine has it: small models then lose little to each other.
 """
 
 import argparse
+import json
 import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 Trial = tuple[str, int]  # a name and a seed
 
@@ -39,19 +44,95 @@ def options(
     return parser
 
 
+def asked(given: argparse.Namespace) -> dict[str, Any]:
+    """What two results must agree in to stand in one table."""
+    return {key: value for key, value in vars(given).items() if key in ("size", "budget", "set")}
+
+
+def at_a_time(parallel: int) -> int:
+    """How many trials share the device: as many as a script runs, or as a whole sitting does (`one_card.py`)."""
+    return int(os.environ.get("SESAME_SLOTS", parallel))
+
+
 def kept_at(name: str, seed: int, out: Path) -> Path:
-    """Where a trial leaves what it reached; one that has is not made again."""
     return out / f"{name}.{seed}.json"
 
 
-def side_by_side(names: Iterable[str], seeds: int, out: Path, parallel: int, more: Iterable[str] = ()) -> None:
+def keep(name: str, seed: int, given: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Write down what a trial reached, how it was made and where."""
+    import report
+    from sesame.files import write_json
+
+    how = {**asked(given), "parallel": at_a_time(given.parallel), "machine": report.device_and_machine(given.device)}
+    write_json(kept_at(name, seed, given.out), {"trial": name, "seed": seed, **how, **found})
+
+
+def done(file: Path, made: dict[str, Any]) -> bool:
+    """Whether a trial has been made already, and in this way."""
+    if not file.exists():
+        return False
+    before = json.loads(file.read_text(encoding="utf-8"))
+    other = {key: before[key] for key, value in made.items() if before.get(key, value) != value}
+    if other:
+        raise SystemExit(f"{file}: was made with {other}; choose another OUT, or the same settings")
+    return True
+
+
+def kept_lines(out: Path) -> list[dict[str, Any]]:
+    """What all trials reached."""
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(out.glob("*.json"))]
+    if not found:
+        raise SystemExit(f"{out}: holds no results yet")
+    return found
+
+
+def by_trial(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """The same, one for each seed."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in kept_lines(out):
+        found.setdefault(line["trial"], []).append(line)
+    return found
+
+
+def sesame(*words: object) -> None:
+    """A command."""
+    print("sesame", *words, flush=True)
+    subprocess.run([sys.executable, "-m", "sesame", *map(str, words)], check=True)
+
+
+def untaught(recipe: str, size: str) -> list[str]:
+    """Settings of one step that moves nothing, for a backbone as runs under a budget have it: the dropouts that a budget
+    takes away would be back when it is taught a task."""
+    import torch
+
+    from sesame.recipe import resolve
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    plain = resolve(recipe, size=size).backbone
+    made = resolve(recipe, size=size, budget=True, device=device).backbone
+    changed = [f"backbone.{key}={json.dumps(value)}" for key, value in made.items() if plain.get(key) != value]
+    return ["optimizer.rate=1e-12", *changed]
+
+
+def side_by_side(
+    names: Iterable[str],
+    given: argparse.Namespace,
+    *,
+    seeds: int | None = None,
+    made: Callable[[str], dict[str, Any]] | None = None,
+    more: Iterable[str] = (),
+) -> None:
     """Call this script again for each trial, with `--one NAME.SEED`; its words go into OUT/NAME.SEED.txt.
 
-    One that fails keeps no other from its turn; the script then fails at its end.
+    `made` says how a trial is made, if not as all of them. One that fails keeps no other from its turn; the script then fails
+    at its end.
     """
+    out, parallel = given.out, given.parallel
     out.mkdir(parents=True, exist_ok=True)
     names = list(names)
-    todo = [(name, seed) for seed in range(seeds) for name in names if not kept_at(name, seed, out).exists()]
+    trials = [(name, seed) for seed in range(given.seeds if seeds is None else seeds) for name in names]
+    how = {name: asked(given) if made is None else made(name) for name in names}
+    todo = [(name, seed) for name, seed in trials if not done(kept_at(name, seed, out), how[name])]
     threads = str(max(1, (os.cpu_count() or 1) // parallel))
     env = os.environ | {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
 
@@ -65,11 +146,11 @@ def side_by_side(names: Iterable[str], seeds: int, out: Path, parallel: int, mor
         print(f"{name} seed {seed}: failed; see {file}" if failed else last, flush=True)
         return failed == 0
 
-    with shared_device() as how, ThreadPoolExecutor(parallel) as pool:
-        env |= how
-        done = list(pool.map(start, todo))
-    if not all(done):
-        raise SystemExit(f"{done.count(False)} of {len(done)} trials failed")
+    with shared_device() as service, ThreadPoolExecutor(parallel) as pool:
+        env |= service
+        ended = list(pool.map(start, todo))
+    if not all(ended):
+        raise SystemExit(f"{ended.count(False)} of {len(ended)} trials failed")
 
 
 @contextmanager

@@ -4,42 +4,32 @@
     python benchmarks/subjects.py --table OUT
 
 t5, bart and mass are pre-trained at size mini for the budget (compilation not counted), each with a tokenizer of its own
-kind; NAME-scratch has the same shape and tokenizer and one step that moves nothing. Both are taught by `sesame finetune
---task seq2seq` with its defaults; ROUGE (F1) is of the test set. What a trial reached is kept in OUT; `--table` writes it
-into benchmarks/README.md. The seeds are of the fine-tuning.
+kind; NAME-scratch has the same shape and tokenizer, no dropout either, and one step that moves nothing. Both are taught by
+`sesame finetune --task seq2seq` with its defaults; ROUGE (F1) is of the test set. What a trial reached is kept in OUT;
+`--table` writes it into benchmarks/README.md. The seeds are of the fine-tuning.
 """
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import report
-from side_by_side import chosen, kept_at, options, parted, side_by_side
+from side_by_side import asked, chosen, keep, kept_lines, options, parted, sesame, side_by_side, untaught
 
 RECIPES = ("t5", "bart", "mass")
 SCRATCH = "-scratch"
 ROUGE = ("rouge1", "rouge2", "rougeL")
 
 
-def sesame(*words: object) -> None:
-    print("sesame", *words, flush=True)
-    subprocess.run([sys.executable, "-m", "sesame", *map(str, words)], check=True)
-
-
 def one(name: str, seed: int, given: argparse.Namespace) -> None:
     """Within a process of its own."""
-    import torch
-
     recipe, run, taught = name.removesuffix(SCRATCH), given.out / "runs" / name, given.out / "runs" / f"{name}.taught"
     both = ["pretrain", recipe, "--size", given.size, "--text", *given.text, "--device", given.device, "--out", run]
     tokenizer = given.tokenizers / recipe if given.tokenizers else None
     both += ["--tokenizer", tokenizer] if tokenizer else []
     if name.endswith(SCRATCH):
-        still = ["--set", "optimizer.rate=1e-12", "--set", "stages.main.batch=2"]  # the paper's batch takes minutes
-        sesame(*both, "--steps", 1, "--no-compile", *still)
+        still = [*untaught(recipe, given.size), "stages.main.batch=2"]  # the paper's batch takes minutes
+        sesame(*both, "--steps", 1, "--no-compile", *(word for setting in still for word in ("--set", setting)))
     else:
         sesame(*both, "--budget", f"{given.budget:g}s", "--rehearse")
     files = ["--train", given.data / "train.jsonl.gz", "--valid", given.data / "dev.jsonl.gz"]
@@ -49,31 +39,26 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
     sesame("finetune", run, "--task", "seq2seq", *files, *how, "--out", taught)
     results = json.loads((taught / "results.json").read_text())
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
+    test = results["scores"]["test"]
     found = {
-        "trial": name, "size": given.size, "budget": given.budget, "seeds": given.seeds, "parallel": given.parallel,
+        "seeds": given.seeds,
         "tokens": 0 if name.endswith(SCRATCH) else max(line.get("tokens", 0) for line in lines),
-        "scores": {
-            metric: [100 * (results["scores"]["test"][metric][x] or 0.0) for x in ("mean", "std")] for metric in ROUGE
-        },
-        "machine": f"{device}; {report.machine()}",
-    }  # fmt: skip
-    kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1))
+        "scores": {metric: [100 * (test[metric][x] or 0.0) for x in ("mean", "std")] for metric in ROUGE},
+    }
+    keep(name, seed, given, found)
     print(f"{name}: {found['scores']}", flush=True)
 
 
 def table(out: Path) -> str:
-    found: list[dict[str, Any]] = [json.loads(file.read_text()) for file in sorted(out.glob("*.json"))]
-    if not found:
-        raise SystemExit(f"{out}: holds no results yet")
+    found = kept_lines(out)
     rows = [
         [line["trial"], f"{line['tokens'] / 1e6:.0f}", *("{:.2f} ± {:.2f}".format(*line["scores"][m]) for m in ROUGE)]
         for line in found
     ]
     first = found[0]
     how = (
-        f"Size {first['size']}, {first['budget']:g} s of pre-training, {first['parallel']} at a time on one device; mean ± "
-        f"deviation of {first['seeds']} seeds of the fine-tuning, test set. {first['machine']}"
+        f"Size {first['size']}, {first['budget']:g} s of pre-training, up to {first['parallel']} trials at a time on one "
+        f"device; mean ± deviation of {first['seeds']} seeds of the fine-tuning, test set. {first['machine']}"
     )
     return f"{how}\n\n{report.table(['model', 'M tokens', 'ROUGE-1', 'ROUGE-2', 'ROUGE-L'], rows)}"
 
@@ -91,7 +76,7 @@ def main() -> None:
         one(*parted(given.one), given)
     else:
         names = chosen(given.trials, [name + end for name in RECIPES for end in ("", SCRATCH)])
-        side_by_side(names, 1, given.out, given.parallel)
+        side_by_side(names, given, seeds=1, made=lambda _: {**asked(given), "seeds": given.seeds})
 
 
 if __name__ == "__main__":

@@ -5,19 +5,16 @@
 
 CONLL holds train.txt.gz, dev.txt.gz and test.txt.gz; FILE are static vectors (`sesame vectors`), RUN is a run of recipe
 `elmo`, both learnt from text without labels. All taggers are the same BiLSTM on words and letters (`sesame tagger`), taught
-by `sesame finetune --strategy tagger`; the epoch that is best on dev counts. What a trial reached is kept in OUT; `--table`
-writes it into benchmarks/README.md.
+by `sesame finetune --strategy tagger`, whose last step counts: dev is looked at, and chooses nothing. What a trial reached is
+kept in OUT; `--table` writes it into benchmarks/README.md.
 """
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import report
-from side_by_side import chosen, kept_at, options, parted, side_by_side, spread
+from side_by_side import by_trial, chosen, keep, options, parted, sesame, side_by_side, spread
 
 TRIALS = {
     "bare": "BiLSTM on words and letters",
@@ -28,15 +25,8 @@ TRIALS = {
 AT = {"taglm": "second", "elmo": "first"}  # the layer that reads the language model
 
 
-def sesame(*words: object) -> None:
-    print("sesame", *words, flush=True)
-    subprocess.run([sys.executable, "-m", "sesame", *map(str, words)], check=True)
-
-
 def one(name: str, seed: int, given: argparse.Namespace) -> None:
     """Within a process of its own."""
-    import torch
-
     start, run = given.out / "starts" / f"{name}.{seed}", given.out / "runs" / f"{name}.{seed}"
     train, dev, test = (given.data / f"{part}.txt.gz" for part in ("train", "dev", "test"))
     more = [] if name == "bare" else ["--vectors", given.vectors]
@@ -48,22 +38,13 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
     how += [word for setting in given.set for word in ("--set", setting)]
     sesame("finetune", start, "--task", "tag", *files, *how, "--out", run)
     scores = json.loads((run / "results.json").read_text())["scores"]
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
-    found = {
-        "trial": name, "seed": seed, "machine": f"{device}; {report.machine()}",
-        "scores": {part: 100 * scores[part]["f1"]["mean"] for part in ("valid", "test")},
-    }  # fmt: skip
-    kept_at(name, seed, given.out).write_text(json.dumps(found, indent=1))
+    found = {"scores": {part: 100 * scores[part]["f1"]["mean"] for part in ("valid", "test")}}
+    keep(name, seed, given, found)
     print(f"{name} seed {seed}: F1 {found['scores']}", flush=True)
 
 
 def table(out: Path) -> str:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for file in sorted(out.glob("*.json")):
-        line = json.loads(file.read_text())
-        found.setdefault(line["trial"], []).append(line)
-    if not found:
-        raise SystemExit(f"{out}: holds no results yet")
+    found = by_trial(out)
     rows = [
         [words, *(spread([line["scores"][part] for line in found[name]]) for part in ("valid", "test"))]
         for name, words in TRIALS.items()
@@ -91,7 +72,7 @@ def main() -> None:
             parser.error("--vectors is needed, for all but the trial bare")
         if given.lm is None and set(names) & set(AT):
             parser.error("--lm is needed for taglm and elmo")
-        side_by_side(names, given.seeds, given.out, given.parallel)
+        side_by_side(names, given)
 
 
 if __name__ == "__main__":

@@ -9,23 +9,23 @@
    from 2 (strategy `ulmfit`). Labels are drawn anew for each seed, the same for all three ways.
 
 DATA holds trec6/{train.jsonl.gz,test.jsonl} and imdb/{train,test}.jsonl.xz. Reviews lose what comes behind 250 words, and
-5,000 of their test rows are read. What was reached is kept in OUT, and is not made again; `--table` writes it into
-docs/ulmfit.md.
+5,000 of their test rows are read; nothing is chosen by them. What was reached is kept in OUT, and not made again; `--table`
+writes it into docs/ulmfit.md.
 """
 
 import argparse
 import json
 import multiprocessing
+import os
 import random
-import subprocess
-import sys
-from collections.abc import Iterator
+import signal
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import report
-from side_by_side import spread
+from sesame.files import write_json, write_whole
+from side_by_side import at_a_time, done, kept_lines, sesame, spread
 
 PAGE = Path(__file__).parent.parent / "docs" / "ulmfit.md"
 SETS = {
@@ -33,35 +33,29 @@ SETS = {
     "IMDb": ("imdb/train.jsonl.xz", "imdb/test.jsonl.xz"),
 }
 COUNTS = "100,500,0"  # labels; 0: all
-WORDS, TESTS = 250, 5_000
+WORDS, TESTS, LOOKED_AT = 250, 5_000, 200
 WAYS = ("from scratch", "ULMFiT", "ULMFiT, tuned to the texts")
 OPEN = ["adapt.strategy=full", "adapt.layer_decay=1", "optimizer.rate=1e-3"]  # nothing to be forgotten
 Key = tuple[str, int, str, int]  # set, labels, way, seed
-
-
-def sesame(*words: object) -> None:
-    print("sesame", *words, flush=True)
-    subprocess.run([sys.executable, "-m", "sesame", *map(str, words)], check=True)
 
 
 # ---- models -------------------------------------------------------------------------------------------------------------
 
 
 def start_models(given: argparse.Namespace) -> None:
+    """A command whose run is finished says so, and one whose folder holds a run with other settings refuses."""
     general, scratch = given.out / "general", given.out / "scratch"
     both = ["pretrain", "ulmfit", "--size", given.size, "--device", given.device, "--text", *given.text]
-    if not (general / "final" / "config.json").exists():
-        sesame(*both, "--budget", f"{given.budget:g}s", "--rehearse", "--out", general)
-    if not (scratch / "final" / "config.json").exists():
-        still = ["--steps", 1, "--no-compile", "--set", "optimizer.rate=1e-12"]
-        sesame(*both, *still, "--tokenizer", general / "final", "--out", scratch)
+    sesame(*both, "--budget", f"{given.budget:g}s", "--rehearse", "--out", general)
+    still = ["--steps", 1, "--no-compile", "--set", "optimizer.rate=1e-12"]  # no dropout goes under a budget here
+    sesame(*both, *still, "--tokenizer", general / "final", "--out", scratch)
     for name in SETS:
-        tuned, texts = given.out / f"tuned-{name}", given.out / f"{name}.txt"
-        if not (tuned / "final" / "config.json").exists():
+        texts = given.out / f"{name}.txt"
+        if not texts.exists():
             rows = read(given.data / SETS[name][0])
-            texts.write_text("\n\n".join(row["text"] for row in rows) + "\n", encoding="utf-8")
-            more = ["--text", texts, "--budget", f"{given.tune:g}s", "--rehearse", "--device", given.device]
-            sesame("pretrain", "adapt-lstm", "--start", general / "final", *more, "--out", tuned)
+            write_whole(texts, "\n\n".join(row["text"] for row in rows) + "\n")
+        more = ["--text", texts, "--budget", f"{given.tune:g}s", "--rehearse", "--device", given.device]
+        sesame("pretrain", "adapt-lstm", "--start", general / "final", *more, "--out", given.out / f"tuned-{name}")
 
 
 def model(key: Key, out: Path) -> Path:
@@ -81,15 +75,21 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [{"text": " ".join(str(row.text).split()[:WORDS]), "label": row.label} for row in found]
 
 
-def write_rows(key: Key, data: Path, folder: Path) -> Iterator[Path]:
+def write_rows(key: Key, data: Path, folder: Path) -> dict[str, str]:
+    """The labels, the test rows, and a few of the labels once more: a run wants rows to look at meanwhile, and must choose
+    nothing by the test rows; if it kept some aside, the labels would be fewer than the table says."""
     name, count, _, seed = key
+    files = {}
     for file, part, most in zip(SETS[name], ("train", "test"), (count, TESTS), strict=True):
         rows = read(data / file)
         if most and len(rows) > most:
             rows = random.Random(seed if part == "train" else 0).sample(rows, most)
-        path = folder / f"{part}.jsonl"
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-        yield path
+        files[part] = rows
+    files["valid"] = random.Random(0).sample(files["train"], min(LOOKED_AT, len(files["train"])))
+    for part, rows in files.items():
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (folder / f"{part}.jsonl").write_text(lines, encoding="utf-8")
+    return {part: str(folder / f"{part}.jsonl") for part in files}
 
 
 def kept(key: Key, out: Path) -> Path:
@@ -97,36 +97,47 @@ def kept(key: Key, out: Path) -> Path:
     return out / "errors" / f"{name}.{count}.{WAYS.index(way)}.{seed}.json"
 
 
+def made(given: argparse.Namespace) -> dict[str, Any]:
+    """What two results must agree in to stand in one table."""
+    return {key: getattr(given, key) for key in ("size", "budget", "tune", "set")}
+
+
 def teach(key: Key, given: argparse.Namespace) -> str:
     """One classifier; its error on the test rows, in percent."""
     import torch
 
     from sesame.finetuning.run import Wishes, finetune
+    from sesame.train.loop import Interrupted
 
     torch.set_num_threads(2)
     folder = given.out / "runs" / kept(key, given.out).stem
     folder.mkdir(parents=True, exist_ok=True)
-    train, test = write_rows(key, given.data, folder)
     wishes = Wishes(
-        model=str(model(key, given.out)), task="classify", train=str(train), valid=str(test), out=folder / "run",
+        model=str(model(key, given.out)), task="classify", out=folder / "run", **write_rows(key, given.data, folder),
         strategy="ulmfit", seeds=1, seed=key[3], baselines=False, device=given.device,
         settings=[*(OPEN if key[2] == WAYS[0] else []), *given.set],
     )  # fmt: skip
-    finetune(wishes)
-    found = json.loads((folder / "run" / "results.json").read_text())["scores"]["valid"]["accuracy"]["mean"]
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
-    about = {"size": given.size, "budget": given.budget, "tune": given.tune, "machine": f"{device}; {report.machine()}"}
-    kept(key, given.out).write_text(json.dumps({"key": key, "error": 100 * (1 - found), **about}))
+    try:
+        finetune(wishes)
+    except Interrupted as stopped:
+        os._exit(stopped.exit_code)  # a worker that lived on would begin the next one
+    found = json.loads((folder / "run" / "results.json").read_text())["scores"]["test"]["accuracy"]["mean"]
+    where = {"parallel": at_a_time(given.parallel), "machine": report.device_and_machine(given.device)}
+    write_json(kept(key, given.out), {"key": key, "error": 100 * (1 - found), **made(given), **where})
     return f"{key}: error {100 * (1 - found):.1f}"
 
 
 def compare(given: argparse.Namespace) -> None:
-    start_models(given)
-    (given.out / "errors").mkdir(exist_ok=True)
     counts = [int(count) for count in given.counts.split(",")]
     keys = [(n, c, w, s) for s in range(given.seeds) for c in reversed(counts) for n in reversed(SETS) for w in WAYS]
-    todo = [key for key in keys if not kept(key, given.out).exists()]
-    with ProcessPoolExecutor(given.parallel, multiprocessing.get_context("spawn")) as pool:
+    todo = [key for key in keys if not done(kept(key, given.out), made(given))]
+    start_models(given)
+    (given.out / "errors").mkdir(exist_ok=True)
+    dies = {
+        "initializer": signal.signal,
+        "initargs": (signal.SIGINT, signal.SIG_DFL),
+    }  # between two trainings, at Ctrl-C
+    with ProcessPoolExecutor(given.parallel, multiprocessing.get_context("spawn"), **dies) as pool:
         for future in [pool.submit(teach, key, given) for key in todo]:
             print(future.result(), flush=True)
 
@@ -136,9 +147,7 @@ def compare(given: argparse.Namespace) -> None:
 
 def errors(out: Path) -> tuple[dict[str, Any], dict[str, dict[str, dict[int, list[float]]]]]:
     """What is said of all of them, and the errors by set, way and number of labels."""
-    lines = [json.loads(file.read_text()) for file in sorted((out / "errors").glob("*.json"))]
-    if not lines:
-        raise SystemExit(f"{out}: holds no results yet")
+    lines = kept_lines(out / "errors")
     found: dict[str, dict[str, dict[int, list[float]]]] = {name: {way: {} for way in WAYS} for name in SETS}
     for line in lines:
         name, count, way, _ = line["key"]
@@ -159,7 +168,7 @@ def table(out: Path) -> str:
     seeds = max(len(values) for ways in found.values() for counts in ways.values() for values in counts.values())
     how = (
         f"Error in percent, mean ± deviation of {seeds} seeds. Size {about['size']}, {about['budget']:g} s of general text, "
-        f"{about['tune']:g} s of the set's. {about['machine']}"
+        f"{about['tune']:g} s of the set's, up to {about['parallel']} trainings at a time on one device. {about['machine']}"
     )
     head = ["set", "way", *(f"{count or 'all'} labels" for count in counts)]
     return f"{how}\n\n{report.table(head, rows)}"

@@ -1,6 +1,7 @@
 """Each room knows only the rooms before it."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,16 @@ def test_rooms_look_back_only(room: str) -> None:
     allowed |= {"api"} if room == "serve" else set()  # it opens models as a program would
     for file in sorted((ROOT / room).rglob("*.py")):
         assert imported(file) <= allowed, f"{file.relative_to(ROOT)} imports {sorted(imported(file) - allowed)}"
+
+
+def test_every_file_is_on_the_map() -> None:
+    """docs/map.md names what is in a room; families, engines and commands have pages of their own."""
+    page = (ROOT.parent.parent / "docs" / "map.md").read_text(encoding="utf-8")
+    for room in ROOMS:
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| `{room}/` |"))
+        named = {*re.findall(r"`(\w+)`", row), "__init__"}
+        files = {file.stem for file in (ROOT / room).rglob("*.py") if file.parent.name not in ("hf", "onnx")}
+        assert files <= named, f"{room}: docs/map.md lacks {sorted(files - named)}"
 
 
 def test_the_ground_knows_no_room() -> None:

@@ -1,4 +1,4 @@
-"""Sesame: pre-train, transfer, distill, explain and serve language models on your own text."""
+"""Sesame: pre-train, transfer, explain and serve language models on your own text."""
 
 from typing import TYPE_CHECKING, Any
 

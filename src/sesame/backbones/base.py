@@ -1,7 +1,7 @@
 """What every backbone is: ids in, hidden states out.
 
 A backbone keeps nothing between calls. Heads belong to objectives and tasks; a backbone only says its groups, bottom to
-top, so that freezing, layer-wise rates and distillation work for all of them.
+top, so that freezing and layer-wise rates work for all of them.
 """
 
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from sesame.cli import answers, explain, models, pictures, prepare, runs, serve, speak, teach, train, vectors
+from sesame.cli import answers, evaluate, explain, models, pictures, prepare, runs, serve, speak, teach, train, vectors
 from sesame.cli.show import complain
 from sesame.errors import SesameError
 from sesame.files import abandon
@@ -20,13 +20,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(
     name="sesame",
-    help="Pre-train, transfer, distill, explain and serve language models on your own text.",
+    help="Pre-train, transfer, explain and serve language models on your own text.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for room in (prepare, vectors, train, teach, runs, answers, speak, explain, pictures, serve, models):
+for room in (prepare, vectors, train, teach, evaluate, runs, answers, speak, explain, pictures, serve, models):
     room.register(app)
 
 

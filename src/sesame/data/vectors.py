@@ -20,7 +20,7 @@ Unusual: a word that only its lower-case form has a vector for is known by that 
 import unicodedata
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -76,9 +76,6 @@ class Vectors:
     def _at(self, row: int) -> Matrix:
         found: Matrix = self.matrix[row]
         return found
-
-    def with_policy(self, policy: str) -> "Vectors":
-        return replace(self, policy=policy)
 
     def row(self, word: str) -> int | None:
         """Where a word's vector stands; that of its lower-case form if it has none itself."""

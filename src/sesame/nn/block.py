@@ -12,8 +12,6 @@ from sesame.nn.attention.multihead import Rows, SelfAttention, take
 from sesame.nn.feedforward import FeedForward
 from sesame.nn.norms import make_norm
 
-ORDERS = ("post", "pre", "branch")
-
 
 class Block(nn.Module):
     """Shape: (B, L, D) -> (B, L, D); with `only` (B, K) -> (B, K, D); or (T, D) without padding."""

@@ -5,8 +5,6 @@ layer: g (x - mean) / √(variance + eps) + b        rms: g x / √(mean of squa
 
 from torch import nn
 
-NORMS = ("layer", "rms")
-
 
 def make_norm(kind: str, width: int, eps: float, bias: bool = True) -> nn.LayerNorm | nn.RMSNorm:
     return nn.RMSNorm(width, eps=eps) if kind == "rms" else nn.LayerNorm(width, eps=eps, bias=bias)
