@@ -37,6 +37,21 @@ FAMILY_NAMES: dict[str, str] = {
     **dict.fromkeys(("debertav2", "deberta-v3"), "deberta-v2"),
 }
 
+# Classes whose bare vocabulary looks like one of those above, and which cut texts or frame them by rules that are in no file.
+OTHER_RULES = (
+    "bertjapanese",
+    "bertweet",
+    "canine",
+    "esm",
+    "funnel",
+    "herbert",
+    "mpnet",
+    "phobert",
+    "prophetnet",
+    "roformer",
+    "splinter",
+)
+
 
 def bert_template(backend: Tokenizer, cls: str = "[CLS]", sep: str = "[SEP]") -> processors.TemplateProcessing:
     """[CLS] a [SEP], and for a pair [CLS] a [SEP] b [SEP] where b and its [SEP] are segment 1."""

@@ -62,6 +62,11 @@ def load_tokenizer(path: Path) -> Tokenizer:
     around = _read_around(source.parent)
     family = families.FAMILY_NAMES.get(around.declared or "")
     bare = True
+    if source.name != "tokenizer.json" and around.declared in families.OTHER_RULES:
+        raise SesameError(
+            f"{source}: the tokenizer of {around.declared} has rules of its own that this file does not tell; "
+            "take its tokenizer.json, if it has one"
+        )
     if source.suffix == ".model":
         backend, family = _load_sentencepiece(source, family, around)
     elif source.suffix == ".txt":
@@ -125,9 +130,11 @@ def _read_around(folder: Path) -> _Around:
             added.setdefault(int(id), AddedToken(text, normalized=plain, special=text in listed))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SesameError(f"{folder}: the list of added tokens is malformed ({error}); copy the files again") from error
-    name = str(settings.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
-    if name not in families.FAMILY_NAMES and name not in _SHIFTED:
-        name = str(_read_dict(folder / "config.json").get("model_type") or "").lower() or name
+    config = _read_dict(folder / "config.json")
+    name = str(settings.get("tokenizer_class") or config.get("tokenizer_class") or "")
+    name = name.removesuffix("Fast").removesuffix("Tokenizer").lower()
+    if name not in (*families.FAMILY_NAMES, *families.OTHER_RULES, *_SHIFTED):
+        name = str(config.get("model_type") or "").lower() or name
     return _Around(settings, named, added, name or None, listed)
 
 
