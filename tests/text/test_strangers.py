@@ -1,12 +1,14 @@
 """What the files beside a bare vocabulary ask for is done as in transformers, or refused; never passed over."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from sesame.errors import SesameError
 from sesame.text import Tokenizer
-from tests.text.test_load import BERT_VOCAB, write_json, write_vocab
+from tests.text.test_load import BERT_VOCAB, equal, write_bpe, write_json, write_vocab
 
 
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
@@ -21,3 +23,45 @@ def test_a_vocabulary_of_other_rules_is_refused(kind: str, file: str, tmp_path: 
     write_json(tmp_path / "config.json", {"model_type": "bert", "tokenizer_class": "BertTokenizerFast"})
     write_json(tmp_path / "tokenizer_config.json", {})
     assert Tokenizer.load(tmp_path).encode("the cat").ids == [6, 7]
+
+
+FLAGS = {"lstrip": True, "normalized": False, "rstrip": True, "single_word": False, "__type": "AddedToken"}
+NAMED: dict[str, dict[str, Any]] = {  # tokens of roles that are not the family's own
+    "another unknown": {"unk_token": "c"},
+    "another frame": {"cls_token": "the", "sep_token": "s"},
+    "a frame of new tokens": {"cls_token": "<s>", "sep_token": "</s>"},
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+def test_tokens_of_roles_beside_a_vocabulary(file: str, case: str, tmp_path: Path) -> None:
+    write_vocab(tmp_path, BERT_VOCAB)
+    write_json(tmp_path / "config.json", {"model_type": "bert"})
+    write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": True})
+    write_json(tmp_path / file, {"do_lower_case": True, **NAMED[case]})
+    equal(Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path), ["the cats", "dog 学", ""])
+
+
+@pytest.mark.parametrize(
+    "named", [{"cls_token": "a", "sep_token": "b"}, {"mask_token": {"content": "<mask>", **FLAGS}}]
+)
+def test_tokens_of_roles_beside_merges(named: dict[str, Any], tmp_path: Path) -> None:
+    write_bpe(tmp_path, ["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"])
+    write_json(tmp_path / "config.json", {"model_type": "roberta"})
+    write_json(tmp_path / "tokenizer_config.json", named)
+    probes = ["the cat", "a b", "Мой ёж"] + (["the <mask> cat"] if "mask_token" in named else [])
+    equal(Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path), probes)
+
+
+@pytest.mark.parametrize("decoder", [False, True])
+def test_the_map_knows_tokens_that_were_named_later(decoder: bool, tmp_path: Path) -> None:
+    """Before there was an added_tokens_decoder, tokenizer_config.json kept what a tokenizer had begun with."""
+    write_vocab(tmp_path, BERT_VOCAB)
+    write_json(tmp_path / "config.json", {"model_type": "bert"})
+    config: dict[str, Any] = {"do_lower_case": True, "pad_token": None, "mask_token": "[MASK]"}
+    write_json(tmp_path / "tokenizer_config.json", config | ({"added_tokens_decoder": {}} if decoder else {}))
+    write_json(tmp_path / "special_tokens_map.json", {"pad_token": "[PAD]", "mask_token": "[unused1]"})
+    ours, theirs = Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    assert (ours.roles.get("pad"), ours.roles["mask"]) == (theirs.pad_token, theirs.mask_token)
+    assert ours.has("pad") is not decoder

@@ -72,10 +72,10 @@ def end_template(backend: Tokenizer, cls: str = "", sep: str = "</s>") -> proces
     return _template(backend, f"$A:0 {sep}:0", f"$A:0 {sep}:0 $B:0 {sep}:0")
 
 
-def wordpiece(vocab: dict[str, int], settings: Mapping[str, Any]) -> Tokenizer:
+def wordpiece(vocab: dict[str, int], unk: str, settings: Mapping[str, Any]) -> Tokenizer:
     """BERT's pipeline for a vocab.txt."""
     lowercase = settings.get("do_lower_case")
-    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    backend = Tokenizer(models.WordPiece(vocab, unk_token=unk))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
@@ -198,6 +198,29 @@ def _add_template(backend: Tokenizer, family: str | None) -> None:
         # The mask takes the place of a word together with the space before it.
         mask = FAMILY_ROLES[family]["mask"]
         backend.add_special_tokens([AddedToken(mask, normalized=False, special=True, lstrip=True)])
+
+
+def frame_by_roles(backend: Tokenizer, family: str, roles: Mapping[str, str]) -> None:
+    """Put other tokens around texts, where the files name other ones for it than the family has."""
+    ends = ("eos",) if family == "t5" else ("cls", "sep")
+    usual = FAMILY_ROLES[family]
+    tokens = [roles.get(role) or usual.get(role, "") for role in ends]
+    known = [(token, id) for token in tokens if (id := backend.token_to_id(token)) is not None]
+    same = tokens == [usual.get(role) for role in ends]
+    if same or len(known) < len(tokens) or family in ("gpt2", "xlm-roberta"):
+        return
+    if family == "roberta":
+        prefix = backend.pre_tokenizer.add_prefix_space
+        backend.post_processor = processors.RobertaProcessing(known[1], known[0], True, prefix)
+    elif family == "t5":
+        backend.post_processor = end_template(backend, sep=tokens[0])
+    elif family == "xlnet":
+        backend.post_processor = xlnet_template(backend, *tokens)
+    elif type(backend.pre_tokenizer).__name__ == "ByteLevel":
+        offsets = processors.ByteLevel(trim_offsets=True)
+        backend.post_processor = processors.Sequence([offsets, bert_template(backend, *tokens)])
+    else:
+        backend.post_processor = bert_template(backend, *tokens)
 
 
 def _template(backend: Tokenizer, single: str, pair: str) -> processors.TemplateProcessing:
