@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 from transformers import AutoTokenizer
 
 from sesame.errors import SesameError
@@ -65,3 +66,43 @@ def test_the_map_knows_tokens_that_were_named_later(decoder: bool, tmp_path: Pat
     ours, theirs = Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     assert (ours.roles.get("pad"), ours.roles["mask"]) == (theirs.pad_token, theirs.mask_token)
     assert ours.has("pad") is not decoder
+
+
+ROLES = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]", "pad_token": "[PAD]"}
+FLAGGED: dict[str, tuple[dict[str, Any], bool]] = {  # what tokenizer_config.json says, and whether the class follows it
+    "not lower": ({"tokenizer_class": "BertTokenizerFast", "do_lower_case": False}, True),
+    "accents": ({"tokenizer_class": "BertTokenizer", "do_lower_case": True, "strip_accents": False}, True),
+    "characters": ({"do_lower_case": True, "tokenize_chinese_chars": False}, True),
+    "any class": ({"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": False, **ROLES}, False),
+}
+
+
+@pytest.mark.parametrize("case", FLAGGED)
+def test_flags_go_before_tokenizer_json(case: str, tmp_path: Path) -> None:
+    """A class of a family takes its settings from tokenizer_config.json, in versions 4 and 5: a cased model whose tokenizer.json
+    lower-cases had other ids here."""
+    write_vocab(tmp_path, [*BERT_VOCAB, "The", "é"])
+    write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": True})
+    Tokenizer.load(tmp_path).backend.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "vocab.txt").unlink()
+    write_json(tmp_path / "config.json", {"model_type": "bert"})
+    settings, follows = FLAGGED[case]
+    write_json(tmp_path / "tokenizer_config.json", settings)
+    probes = ["The cats", "é é", "学校 the"]
+    ours = Tokenizer.load(tmp_path)
+    equal(ours, AutoTokenizer.from_pretrained(tmp_path), probes)
+    plain = Tokenizer.load(tmp_path / "tokenizer.json").backend
+    plain.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
+    assert follows == any(plain.encode(text, add_special_tokens=False).ids != ours.encode(text).ids for text in probes)
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_a_space_before_the_first_word_as_the_settings_say(prefix: bool, tmp_path: Path) -> None:
+    write_bpe(tmp_path, [], ["<|endoftext|>"])
+    write_json(tmp_path / "config.json", {"model_type": "gpt2"})
+    write_json(tmp_path / "tokenizer_config.json", {"add_prefix_space": not prefix})
+    Tokenizer.load(tmp_path).backend.save(str(tmp_path / "tokenizer.json"))
+    write_json(tmp_path / "tokenizer_config.json", {"add_prefix_space": prefix})
+    ours = Tokenizer.load(tmp_path)
+    equal(ours, AutoTokenizer.from_pretrained(tmp_path), ["the cat", " a", "don't"])
+    assert ours.encode("cat").ids == ours.encode(" cat").ids or not prefix

@@ -37,6 +37,12 @@ FAMILY_NAMES: dict[str, str] = {
     **dict.fromkeys(("debertav2", "deberta-v3"), "deberta-v2"),
 }
 
+BERT_FLAGS = {  # in tokenizer_config.json, and what they are called in a normalizer
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+
 # Classes whose bare vocabulary looks like one of those above, and which cut texts or frame them by rules that are in no file.
 OTHER_RULES = (
     "bertjapanese",
@@ -87,6 +93,22 @@ def wordpiece(vocab: dict[str, int], unk: str, settings: Mapping[str, Any]) -> T
     if "[CLS]" in vocab and "[SEP]" in vocab:
         backend.post_processor = bert_template(backend)
     return backend
+
+
+def follow_flags(backend: Tokenizer, family: str | None, settings: Mapping[str, Any]) -> None:
+    """What tokenizer_config.json says of letters and spaces goes before tokenizer.json, as in the classes of transformers."""
+    normalizer, splitter = backend.normalizer, backend.pre_tokenizer
+    if family == "bert" and isinstance(normalizer, normalizers.BertNormalizer):
+        for key, name in BERT_FLAGS.items():
+            if (flag := settings.get(key)) is not None:
+                setattr(normalizer, name, bool(flag))
+        if "strip_accents" in settings and settings["strip_accents"] is None:
+            normalizer.strip_accents = None  # as they are lower-cased
+        backend.normalizer = normalizer
+    prefix = settings.get("add_prefix_space")
+    if family in ("roberta", "gpt2") and isinstance(splitter, pre_tokenizers.ByteLevel) and prefix is not None:
+        splitter.add_prefix_space = bool(prefix)
+        backend.pre_tokenizer = splitter
 
 
 def _looks_uncased(vocab: Mapping[str, int]) -> bool:

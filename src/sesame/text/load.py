@@ -23,6 +23,9 @@ from sesame.text.tokenizer import AROUND, CUTTING, LISTED, PADDING, ROLES, Token
 
 _KNOWN = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
 
+# Classes that read tokenizer.json as it stands; those of a family change what their settings name.
+_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
+
 # transformers writes 1e30 where it does not know the length.
 _ABSURD_LENGTH = 10**9
 
@@ -77,6 +80,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
         backend, family = _load_byte_level(source, family, around.settings)
     else:
         backend, bare = _load_json(source), False
+        if around.settings.get("tokenizer_class") not in _GENERIC:
+            families.follow_flags(backend, family, around.settings)
     _add_tokens(backend, around, source, bare)
     roles = _roles(backend, family, around)
     _mark_special(backend, roles, around.flags, mask_takes_space=bare and family == "roberta")
@@ -260,7 +265,7 @@ def _add_tokens(backend: tokenizers.Tokenizer, around: _Around, source: Path, ba
 def _roles(backend: tokenizers.Tokenizer, family: str | None, around: _Around) -> dict[str, str]:
     """Named in the files, else the family's, else known by their looks; only tokens that exist."""
     vocab = backend.get_vocab(with_added_tokens=True)
-    generic = around.settings.get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend")
+    generic = around.settings.get("tokenizer_class") in _GENERIC
     if generic and any(around.named.values()):
         usual: Mapping[str, str] = {}
     elif family is not None:
