@@ -79,8 +79,8 @@ FLAGGED: dict[str, tuple[dict[str, Any], bool]] = {  # what tokenizer_config.jso
 
 @pytest.mark.parametrize("case", FLAGGED)
 def test_flags_go_before_tokenizer_json(case: str, tmp_path: Path) -> None:
-    """A class of a family takes its settings from tokenizer_config.json, in versions 4 and 5: a cased model whose tokenizer.json
-    lower-cases had other ids here."""
+    """A class of a family takes its settings from tokenizer_config.json, in versions 4 and 5: a cased model whose
+    tokenizer.json lower-cases had other ids here."""
     write_vocab(tmp_path, [*BERT_VOCAB, "The", "é"])
     write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": True})
     Tokenizer.load(tmp_path).backend.save(str(tmp_path / "tokenizer.json"))
