@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from sesame.checkpoint.folder import load_parts
-from sesame.checkpoint.hf import ALIASES, SAYINGS
+from sesame.checkpoint.hf import ALIASES, FAMILIES, SAYINGS, native
 from sesame.errors import SesameError
 from tests.checkpoint.test_bert_parity import noisy
 
@@ -48,6 +48,23 @@ def test_names_of_bert(kind: str, both: bool, tmp_path: Path) -> None:
     found: Any = load_parts(tmp_path).backbone.config
     assert (found.width, found.heads, found.depth) == SIZES
     assert (config.hidden_size, config.num_attention_heads, config.num_hidden_layers) == SIZES
+
+
+@pytest.mark.parametrize("kind", sorted(set(FAMILIES) - {"esm"}))  # ESM's sizes are never left out
+def test_what_a_config_leaves_out(kind: str) -> None:
+    """A key that is missing means what it means in the type's own class."""
+    module = FAMILIES[kind]
+    whole = json.loads(transformers.AutoConfig.for_model(kind).to_json_string(use_diff=False))
+    assert module.read_config(native({"model_type": kind}, kind), "x") == module.read_config(native(whole, kind), "x")
+
+
+def test_what_only_training_or_a_batch_would_tell_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind, key, value in (("xlnet", "bi_data", True), ("modernbert", "embedding_dropout", 0.2)):
+        found = json.loads(transformers.AutoConfig.for_model(kind).to_json_string(use_diff=False))
+        FAMILIES[kind].read_config(found, "x")
+        assert capsys.readouterr().err == ""
+        FAMILIES[kind].read_config(found | {key: value}, "x/config.json")
+        assert f"x/config.json: {key} " in capsys.readouterr().err
 
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {

@@ -22,6 +22,7 @@ from sesame.checkpoint.hf.shared import both, demand, tie
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
+from sesame.progress import say
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
 TRANSFORM = True  # its classes have norm(gelu(dense)) before the last layer
@@ -89,6 +90,11 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     biases = {key: bool(found.get(key, False)) for key in BIASES}
     if len(set(biases.values())) > 1:
         raise SesameError(f"{place}: {biases} is not supported; biases are everywhere here, or nowhere")
+    dropout = float(found.get("mlp_dropout", 0.0))
+    if float(found.get("embedding_dropout", 0.0)) != dropout:
+        say(
+            f"{place}: embedding_dropout is not mlp_dropout; trained here, embeddings are dropped at the rate {dropout} too"
+        )
     return EncoderConfig(
         vocab=int(found.get("vocab_size", 50368)),
         width=int(found.get("hidden_size", 768)),
@@ -102,7 +108,7 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
         embedding_norm=True,
         activation="geglu",
         bias=biases["norm_bias"],
-        dropout=float(found.get("mlp_dropout", 0.0)),
+        dropout=dropout,
         attention_dropout=float(found.get("attention_dropout", 0.0)),
         eps=float(found.get("norm_eps", 1e-5)),
         rotary_base=_base(found, FULL, place),
