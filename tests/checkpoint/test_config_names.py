@@ -77,6 +77,19 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_file_without_a_type_is_bert_only_if_it_looks_so(named: bool, tmp_path: Path) -> None:
+    """A bare RoBERTa has BERT's names, and was opened as one: each token stood two places too early."""
+    sizes = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 1, "intermediate_size": 8}
+    config = transformers.RobertaConfig(vocab_size=97, type_vocab_size=2 if named else 1, **sizes)
+    noisy(transformers.RobertaModel(config)).save_pretrained(tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    left = ("model_type",) if named else ("model_type", "architectures")
+    (tmp_path / "config.json").write_text(json.dumps({key: value for key, value in said.items() if key not in left}))
+    with pytest.raises(SesameError, match="names no model_type; add one"):
+        load_parts(tmp_path)
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_sizes_that_cannot_be_name_their_file(case: str, tmp_path: Path) -> None:
     kind, more, message = WRONG[case]

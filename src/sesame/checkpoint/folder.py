@@ -230,8 +230,10 @@ def is_elmo(folder: Path) -> bool:
 
 
 def _old_model_type(found: Mapping[str, Any], folder: Path) -> str:
-    """Files of 2019 name no type: BERT's are told by their keys."""
-    if {"hidden_size", "num_hidden_layers", "type_vocab_size"} <= set(found):
+    """Files of 2019 name no type: BERT's are told by their keys. RoBERTa's have the same, and positions of its own."""
+    name = str((found.get("architectures") or ["Bert"])[0])
+    bert = name.startswith("Bert") and found.get("type_vocab_size") != 1
+    if bert and {"hidden_size", "num_hidden_layers", "type_vocab_size"} <= set(found):
         return "bert"
     raise SesameError(f'{folder / "config.json"}: names no model_type; add one, such as "model_type": "bert"')
 
