@@ -215,7 +215,7 @@ def _read_config(module: ModuleType, found: Mapping[str, Any], place: str) -> tu
         return config, _empty(config)
     except SesameError as error:  # a check of our settings knows no file
         raise error if place in str(error) else SesameError(f"{place}: {error}") from error
-    except (TypeError, ValueError, KeyError, RuntimeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise SesameError(f"{place}: a setting is wrong ({error}); copy the file again") from error
 
 
