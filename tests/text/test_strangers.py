@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from sesame.errors import SesameError
 from sesame.text import Tokenizer
-from tests.text.test_load import BERT_VOCAB, equal, write_bpe, write_json, write_vocab
+from tests.text.test_load import BERT_VOCAB, T5, equal, spiece, write_bpe, write_json, write_vocab
 
 
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
@@ -106,3 +106,12 @@ def test_a_space_before_the_first_word_as_the_settings_say(prefix: bool, tmp_pat
     ours = Tokenizer.load(tmp_path)
     equal(ours, AutoTokenizer.from_pretrained(tmp_path), ["the cat", " a", "don't"])
     assert ours.encode("cat").ids == ours.encode(" cat").ids or not prefix
+
+
+@pytest.mark.parametrize(("kind", "file"), [("t5", "spiece.model"), ("xlm-roberta", "sentencepiece.bpe.model")])
+def test_a_family_that_never_lower_cases(kind: str, file: str, tmp_path: Path) -> None:
+    """Old scripts wrote the flag for every tokenizer; the classes of T5 and XLM-R take no notice."""
+    spiece(tmp_path / file, **(T5 if kind == "t5" else {}))
+    write_json(tmp_path / "config.json", {"model_type": kind})
+    write_json(tmp_path / "tokenizer_config.json", {"do_lower_case": True})
+    equal(Tokenizer.load(tmp_path), AutoTokenizer.from_pretrained(tmp_path), ["The Cat", "ABCDEF x"])

@@ -180,7 +180,8 @@ def sentencepiece(model: SentencePieceModel, family: str | None, settings: Mappi
         before = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
         if not settings.get("keep_accents", False):
             before += [normalizers.NFKD(), normalizers.StripAccents()]
-    if settings.get("do_lower_case", family == "albert"):
+    lowers = family not in ("t5", "xlm-roberta")  # old scripts wrote the flag for every class
+    if lowers and settings.get("do_lower_case", family == "albert"):
         before.append(normalizers.Lowercase())
     if family == "t5":
         extra = int(settings.get("extra_ids", 100))

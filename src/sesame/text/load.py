@@ -1,7 +1,8 @@
 """Open a tokenizer in any of the forms in which published models carry one.
 
-A folder may hold several; tokenizer.json is the whole truth where it exists, the others are bare vocabularies whose
-preparation follows from the family (`families.py`) that the folder's config names or the vocabulary shows.
+A folder may hold several; tokenizer.json is the whole truth where it exists, but for flags that the class of a family takes
+from tokenizer_config.json (`follow_flags`). The others are bare vocabularies whose preparation follows from the family
+(`families.py`) that the folder's config names or the vocabulary shows.
 """
 
 import json
