@@ -10,6 +10,7 @@ from transformers import (
     AutoModelForMaskedLM,
     BertConfig,
     BertForMaskedLM,
+    BertForNextSentencePrediction,
     BertForPreTraining,
     BertModel,
     EsmConfig,
@@ -130,6 +131,27 @@ def test_bare_model_and_masked_model(tmp_path: Path) -> None:
     back = AutoModelForMaskedLM.from_pretrained(tmp_path / "ours", dtype=torch.float64).eval()
     with torch.no_grad():
         assert_equal(back(**inputs).logits, masked(**inputs).logits)
+
+
+def test_next_sentences_alone(tmp_path: Path) -> None:
+    """A head without masks beside it was written into a BertModel, which knows nothing of it."""
+    config = BertConfig(**TINY)
+    theirs = noisy(BertForNextSentencePrediction(config))
+    theirs.save_pretrained(tmp_path / "theirs")
+    batch, inputs = ragged(config)
+    parts = load_parts(tmp_path / "theirs")
+    with torch.no_grad():
+        wanted = theirs(**inputs).logits
+    assert_equal(answers(parts, batch)["nsp"], wanted)
+    (tmp_path / "ours").mkdir()
+    save_parts(tmp_path / "ours", parts)
+    back, report = BertForNextSentencePrediction.from_pretrained(
+        tmp_path / "ours", output_loading_info=True, dtype=torch.float64
+    )
+    assert not any(report.values())
+    assert back.config.architectures == ["BertForNextSentencePrediction"]
+    with torch.no_grad():
+        assert_equal(back.eval()(**inputs).logits, wanted)
 
 
 def test_untied_output_layer_survives(tmp_path: Path) -> None:

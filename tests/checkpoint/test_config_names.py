@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from sesame.checkpoint.folder import load_parts
-from sesame.checkpoint.hf import ALIASES, SAYINGS
+from sesame.checkpoint.hf import ALIASES, FAMILIES, SAYINGS, native
 from sesame.errors import SesameError
 from tests.checkpoint.test_bert_parity import noisy
 
@@ -50,6 +50,23 @@ def test_names_of_bert(kind: str, both: bool, tmp_path: Path) -> None:
     assert (config.hidden_size, config.num_attention_heads, config.num_hidden_layers) == SIZES
 
 
+@pytest.mark.parametrize("kind", sorted(set(FAMILIES) - {"esm"}))  # ESM's sizes are never left out
+def test_what_a_config_leaves_out(kind: str) -> None:
+    """A key that is missing means what it means in the type's own class."""
+    module = FAMILIES[kind]
+    whole = json.loads(transformers.AutoConfig.for_model(kind).to_json_string(use_diff=False))
+    assert module.read_config(native({"model_type": kind}, kind), "x") == module.read_config(native(whole, kind), "x")
+
+
+def test_what_only_training_or_a_batch_would_tell_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind, key, value in (("xlnet", "bi_data", True), ("modernbert", "embedding_dropout", 0.2)):
+        found = json.loads(transformers.AutoConfig.for_model(kind).to_json_string(use_diff=False))
+        FAMILIES[kind].read_config(found, "x")
+        assert capsys.readouterr().err == ""
+        FAMILIES[kind].read_config(found | {key: value}, "x/config.json")
+        assert f"x/config.json: {key} " in capsys.readouterr().err
+
+
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "buckets": ("t5", {"relative_attention_num_buckets": 6}, "backbone.buckets must be a multiple of 4"),
     "heads": ("bert", {"hidden_size": 25, "num_attention_heads": 4}, "backbone.width 25 does not divide by 4 heads"),
@@ -58,6 +75,19 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "words": ("albert", {"hidden_size": "large"}, "hidden_size = 'large' is not a number"),
     "no rate": ("ernie", {"hidden_dropout_prob": None}, "hidden_dropout_prob = None is not a number"),
 }
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_file_without_a_type_is_bert_only_if_it_looks_so(named: bool, tmp_path: Path) -> None:
+    """A bare RoBERTa has BERT's names, and was opened as one: each token stood two places too early."""
+    sizes = {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 1, "intermediate_size": 8}
+    config = transformers.RobertaConfig(vocab_size=97, type_vocab_size=2 if named else 1, **sizes)
+    noisy(transformers.RobertaModel(config)).save_pretrained(tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    left = ("model_type",) if named else ("model_type", "architectures")
+    (tmp_path / "config.json").write_text(json.dumps({key: value for key, value in said.items() if key not in left}))
+    with pytest.raises(SesameError, match="names no model_type; add one"):
+        load_parts(tmp_path)
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -76,7 +76,7 @@ def test_texts(family: str, shape: str, labels: int, tmp_path: Path) -> None:
     assert not parts.unused
     [task] = parts.tasks.values()
     assert (task.config.kind, task.config.labels) == (
-        ("classify", ("no", "maybe", "yes")) if labels == 3 else ("regress", ())
+        ("classify", ("no", "maybe", "yes")) if labels == 3 else ("regress", ("LABEL_0",))
     )
     batch, _, given = inputs(family)
     with torch.no_grad():

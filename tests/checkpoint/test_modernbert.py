@@ -19,7 +19,7 @@ from sesame.backbones import Encoder, EncoderConfig
 from sesame.backbones.fast import FastEncoder
 from sesame.backbones.flops import Work, flops_per_token
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
-from sesame.checkpoint.hf import find_family
+from sesame.checkpoint.hf import find_family, modernbert
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.finetuning.transfer import fitted
@@ -313,6 +313,7 @@ def test_what_is_not_computed_is_refused(broken: dict[str, Any], tmp_path: Path)
     ("broken", "named"),
     [
         ({"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}}, "rope_type = 'linear'"),
+        ({"rope_parameters": {"full_attention": {"type": "linear", "factor": 2.0}}}, "rope_type = 'linear'"),
         ({"rope_scaling": {"type": "dynamic"}}, "rope_scaling = {'type': 'dynamic'}"),
     ],
 )
@@ -321,6 +322,22 @@ def test_the_refusal_of_scaled_angles_names_the_setting(broken: dict[str, Any], 
     with pytest.raises(SesameError) as error:
         load_parts(tmp_path)
     assert f"{named}: scaled rotary positions are not supported" in str(error.value)
+
+
+@pytest.mark.parametrize("more", [{"sliding_window": 1}, {"sliding_window": 3, "local_attention": 2}])
+def test_the_newer_name_of_the_window(more: dict[str, int], tmp_path: Path) -> None:
+    """It counts one side, and goes before the whole breadth; it was passed over."""
+    (tmp_path / "config.json").write_text(json.dumps(TINY | {"model_type": "modernbert"} | more))
+    config_there = transformers.AutoConfig.from_pretrained(tmp_path)
+    config: Any = modernbert.read_config(json.loads((tmp_path / "config.json").read_text()), "")
+    assert config.window == config_there.sliding_window == more["sliding_window"]
+
+
+@pytest.mark.parametrize("broken", [{"rope_parameters": [1]}, {"global_attn_every_n_layers": 0}], ids=str)
+def test_settings_of_another_kind_name_their_file(broken: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(TINY | {"model_type": "modernbert"} | broken))
+    with pytest.raises(SesameError, match=r"config\.json: a setting is wrong"):
+        load_parts(tmp_path)
 
 
 @pytest.mark.parametrize("kinds", [["full_attention"], ["full_attention", "chunked_attention", "full_attention"]])

@@ -45,12 +45,14 @@ AUTO: dict[str, Any] = {
 }
 NAMES = ["ärger", "b 2", "日本", "10", "9", "Ω"]  # neither sorted nor plain
 LABELS = {"id2label": dict(enumerate(NAMES)), "label2id": {name: id for id, name in enumerate(NAMES)}}
+RELEVANCE = {"id2label": {0: "relevance"}, "label2id": {"relevance": 0}}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "three labels": ("classify", {"id2label": {0: "c", 1: "a", 2: "b"}, "label2id": {"c": 0, "a": 1, "b": 2}}),
     "default labels": ("classify", {}),
     "several labels": ("classify", {**LABELS, "problem_type": "multi_label_classification"}),
     "regression": ("regress", {"num_labels": 1}),
-    "regression by name": ("regress", {"num_labels": 1, "problem_type": "regression"}),
+    "regression by name": ("regress", {**RELEVANCE, "problem_type": "regression"}),
+    "one number that has a name": ("regress", RELEVANCE),
     "tags": ("tag", LABELS),
     "questions": ("qa", {}),
     "options": ("choice", {}),
@@ -76,13 +78,15 @@ def items_of(kind: str, segments: bool = True) -> list[Item]:
 
 
 def assert_same_labels(back: Any, model: Any, kind: str, case: str) -> None:
-    if kind in ("classify", "tag"):
+    if kind in ("classify", "tag", "regress"):
         assert back.config.id2label == model.config.id2label
         assert back.config.label2id == model.config.label2id
-    if kind in ("classify", "regress"):
-        problem = {"several labels": "multi_label_classification", "regress": "regression"}
-        assert back.config.problem_type == problem.get(case, problem.get(kind, "single_label_classification"))
         assert back.num_labels == model.num_labels
+    if kind == "regress":  # where nothing is said, a pipeline there shows the sigmoid of the number
+        assert back.config.problem_type == model.config.problem_type
+    if kind == "classify":
+        problem = {"several labels": "multi_label_classification"}
+        assert back.config.problem_type == problem.get(case, "single_label_classification")
 
 
 @torch.no_grad()
@@ -163,6 +167,38 @@ def test_more_classes_than_names(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(said))
     (task,) = load_parts(tmp_path).tasks.values()
     assert task.config.labels == tuple(f"LABEL_{number}" for number in range(5))
+
+
+ODD: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {  # id2label, the labels here, what is said
+    "from one": ({"1": "neg", "2": "pos"}, ("neg", "pos"), "numbers its labels 1, 2 and not from 0 to 1"),
+    "a gap": ({"7": "c", "0": "a", "2": "b"}, ("a", "b", "c"), "numbers its labels 0, 2, 7 and not from 0 to 2"),
+    "one name twice": ({"0": "x", "1": "y", "2": "x"}, ("x (0)", "y", "x (2)"), "several labels of one name"),
+    "in order": ({"1": "b", "0": "a"}, ("a", "b"), ""),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_numbers_of_labels_are_told(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Labels that were numbered otherwise, or had one name, took each other's probabilities without a word."""
+    named, labels, told = ODD[case]
+    model = BertForSequenceClassification(CONFIGS["bert"](num_labels=len(named)))
+    model.save_pretrained(tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(said | {"id2label": named}))
+    capsys.readouterr()
+    (task,) = load_parts(tmp_path).tasks.values()
+    assert task.config.labels == labels
+    err = capsys.readouterr().err
+    assert told in err if told else not err
+
+
+def test_one_label_has_no_problem_type(tmp_path: Path) -> None:
+    """transformers refuses a config.json that says so of one label."""
+    parts = together({"only": TaskConfig("classify", ("yes",))})
+    save_parts(tmp_path, parts)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert (model.config.problem_type, model.config.id2label) == (None, {0: "yes"})
+    assert load_parts(tmp_path).tasks["only"].config == parts.tasks["only"].config
 
 
 def test_the_loss_is_theirs(tmp_path: Path) -> None:

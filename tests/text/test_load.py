@@ -282,15 +282,24 @@ def test_deberta_v3_keeps_the_bytes(tmp_path: Path) -> None:
     assert ours.decode(ours.encode("the ☃ cat").ids) == "the ☃ cat"
 
 
-@pytest.mark.parametrize("extra", [{}, {"byte_fallback": True}, {"remove_extra_whitespaces": False}])
+@pytest.mark.parametrize(
+    "extra", [{}, {"byte_fallback": True}, {"remove_extra_whitespaces": False}, {"add_dummy_prefix": False}]
+)
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_a_model_of_no_family(tmp_path: Path, kind: str, extra: dict[str, Any]) -> None:
     processor = spiece(tmp_path / "own.model", kind, 200, **extra)
     ours = Tokenizer.load(tmp_path)
     for text in PROBES:
         assert ours.encode(text).ids == processor.encode(text), text
+    assert ours.decode(ours.encode("the cat").ids) == "the cat"
     assert ours.encode("cat", special=True).ids == ours.encode("cat").ids
     assert {"unk", "bos", "eos"} <= set(ours.roles)
+
+
+def test_spaces_behind_words_are_refused(tmp_path: Path) -> None:
+    spiece(tmp_path / "own.model", treat_whitespace_as_suffix=True)
+    with pytest.raises(SesameError, match=r"own\.model: its spaces stand behind words"):
+        Tokenizer.load(tmp_path)
 
 
 def test_the_config_names_the_family(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def _read_config(module: ModuleType, found: Mapping[str, Any], place: str) -> tu
         return config, _empty(config)
     except SesameError as error:  # a check of our settings knows no file
         raise error if place in str(error) else SesameError(f"{place}: {error}") from error
-    except (TypeError, ValueError, KeyError, RuntimeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise SesameError(f"{place}: a setting is wrong ({error}); copy the file again") from error
 
 
@@ -230,8 +230,10 @@ def is_elmo(folder: Path) -> bool:
 
 
 def _old_model_type(found: Mapping[str, Any], folder: Path) -> str:
-    """Files of 2019 name no type: BERT's are told by their keys."""
-    if {"hidden_size", "num_hidden_layers", "type_vocab_size"} <= set(found):
+    """Files of 2019 name no type: BERT's are told by their keys. RoBERTa's have the same, and positions of its own."""
+    name = str((found.get("architectures") or ["Bert"])[0])
+    bert = name.startswith("Bert") and found.get("type_vocab_size") != 1
+    if bert and {"hidden_size", "num_hidden_layers", "type_vocab_size"} <= set(found):
         return "bert"
     raise SesameError(f'{folder / "config.json"}: names no model_type; add one, such as "model_type": "bert"')
 

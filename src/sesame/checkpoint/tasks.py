@@ -104,13 +104,14 @@ def describe(
     config = lead.config
     if config.transform:
         found["classifier_pooling"] = "mean" if config.pooling == "mean" else "cls"
-    if config.kind in ("classify", "tag"):
-        found["id2label"] = {str(number): label for number, label in enumerate(config.labels)}
-        found["label2id"] = {label: number for number, label in enumerate(config.labels)}
-    if config.kind == "classify":
+    if config.kind in ("classify", "tag", "regress"):
+        labels = config.labels or ("score",)
+        found["id2label"] = {str(number): label for number, label in enumerate(labels)}
+        found["label2id"] = {label: number for number, label in enumerate(labels)}
+    if config.kind == "classify" and (config.multi or len(config.labels) > 1):  # of one label transformers takes none
         found["problem_type"] = "multi_label_classification" if config.multi else "single_label_classification"
-    elif config.kind == "regress":
-        found |= {"problem_type": "regression", "id2label": {"0": "score"}, "label2id": {"score": 0}}
+    elif config.kind == "regress" and config.told:
+        found["problem_type"] = "regression"
     return found
 
 
@@ -123,7 +124,7 @@ def read_tasks(
         configs = {name: build(TaskConfig, value, f"{place}: task {name}") for name, value in own["tasks"].items()}
     else:
         try:
-            config = _foreign(found, family)
+            config = _foreign(found, family, place)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise SesameError(f"{place}: id2label does not number the labels ({error}); copy the file again") from error
         if config is not None and found.get("model_type") == "modernbert":
@@ -163,20 +164,35 @@ def _count(found: Mapping[str, Any], family: ModuleType | None) -> int:
     return int(found.get("num_labels") or len(found.get("id2label") or ()) or silent)
 
 
-def _foreign(found: Mapping[str, Any], family: ModuleType | None) -> TaskConfig | None:
+def _labels(found: Mapping[str, Any], family: ModuleType | None, place: str, alone: bool) -> tuple[str, ...]:
+    """The names of the labels by number; if one must stand for its label `alone`, no two are equal."""
+    table, count = found.get("id2label") or {}, _count(found, family)
+    if len(table) != count:  # transformers, too, believes the number and names the classes anew
+        return tuple(f"LABEL_{n}" for n in range(count))
+    keys = sorted(table, key=int)
+    if [int(key) for key in keys] != list(range(count)):
+        shown = ", ".join(keys[:5]) + (" ..." if count > 5 else "")
+        say(f"{place}: id2label numbers its labels {shown} and not from 0 to {count - 1}; they are taken in this order")
+    names = [str(table[key]) for key in keys]
+    if alone and len(set(names)) < count:
+        say(f"{place}: id2label has several labels of one name; their numbers are told behind it")
+        names = [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names)]
+    return tuple(names)
+
+
+def _foreign(found: Mapping[str, Any], family: ModuleType | None, place: str) -> TaskConfig | None:
     name = str((found.get("architectures") or [""])[0]).removesuffix("Simple")  # XLNet's, without a beam
     kind = next((kind for kind, suffix in CLASSES.items() if name.endswith(suffix)), None)
     if kind is None:
         return None
-    table, count = found.get("id2label") or {}, _count(found, family)
-    if len(table) != count:  # transformers, too, believes the number and names the classes anew
-        table = {str(n): f"LABEL_{n}" for n in range(count)}
-    labels = tuple(str(table[key]) for key in sorted(table, key=int))
-    problem, way = found.get("problem_type"), way_of(family, kind)
-    if kind == "classify" and (problem == "regression" or (problem is None and len(labels) == 1)):
-        return TaskConfig("regress", **way)
-    if kind == "classify":
-        return TaskConfig("classify", labels, multi=problem == "multi_label_classification", **way)
+    way = way_of(family, kind)
     if kind == "choice":
         return TaskConfig("choice", **way)
-    return TaskConfig("tag", labels) if kind == "tag" else TaskConfig("qa", null=True)
+    if kind == "qa":
+        return TaskConfig("qa", null=True)
+    labels, problem = _labels(found, family, place, kind == "classify"), found.get("problem_type")
+    if kind == "classify" and (problem == "regression" or (problem is None and len(labels) == 1)):
+        return TaskConfig("regress", labels, told=problem is not None, **way)
+    if kind == "classify":
+        return TaskConfig("classify", labels, multi=problem == "multi_label_classification", **way)
+    return TaskConfig("tag", labels)

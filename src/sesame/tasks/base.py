@@ -34,7 +34,7 @@ class TaskConfig:
     """All that a checkpoint must remember of a task."""
 
     kind: Literal["classify", "regress", "tag", "qa", "choice"]
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # regress: what a folder from elsewhere calls the number, if it comes from there
     multi: bool = False  # classify: several labels at once
     pair: bool = False  # it was trained on pairs of texts
     both: bool = False  # pairs are read in both orders, and what is read is added (GPT, for similarity)
@@ -48,6 +48,9 @@ class TaskConfig:
     temperature: float = 1.0  # logits are divided by it: calibrated probabilities
     null: bool = False  # qa: a question may have no answer
     threshold: float = 0.0  # qa: "no answer" when its score exceeds the best span's by more than this
+    told: bool = (
+        True  # regress: config.json says so; where it does not, transformers' pipeline shows the number's sigmoid
+    )
     scale: tuple[float, float] = (0.0, 1.0)  # regress, while it trains: mean and spread of the training scores
 
     def __post_init__(self) -> None:

@@ -37,6 +37,27 @@ FAMILY_NAMES: dict[str, str] = {
     **dict.fromkeys(("debertav2", "deberta-v3"), "deberta-v2"),
 }
 
+BERT_FLAGS = {  # in tokenizer_config.json, and what they are called in a normalizer
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+
+# Classes whose bare vocabulary looks like one of those above, and which cut texts or frame them by rules that are in no file.
+OTHER_RULES = (
+    "bertjapanese",
+    "bertweet",
+    "canine",
+    "esm",
+    "funnel",
+    "herbert",
+    "mpnet",
+    "phobert",
+    "prophetnet",
+    "roformer",
+    "splinter",
+)
+
 
 def bert_template(backend: Tokenizer, cls: str = "[CLS]", sep: str = "[SEP]") -> processors.TemplateProcessing:
     """[CLS] a [SEP], and for a pair [CLS] a [SEP] b [SEP] where b and its [SEP] are segment 1."""
@@ -57,10 +78,10 @@ def end_template(backend: Tokenizer, cls: str = "", sep: str = "</s>") -> proces
     return _template(backend, f"$A:0 {sep}:0", f"$A:0 {sep}:0 $B:0 {sep}:0")
 
 
-def wordpiece(vocab: dict[str, int], settings: Mapping[str, Any]) -> Tokenizer:
+def wordpiece(vocab: dict[str, int], unk: str, settings: Mapping[str, Any]) -> Tokenizer:
     """BERT's pipeline for a vocab.txt."""
     lowercase = settings.get("do_lower_case")
-    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    backend = Tokenizer(models.WordPiece(vocab, unk_token=unk))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
@@ -72,6 +93,22 @@ def wordpiece(vocab: dict[str, int], settings: Mapping[str, Any]) -> Tokenizer:
     if "[CLS]" in vocab and "[SEP]" in vocab:
         backend.post_processor = bert_template(backend)
     return backend
+
+
+def follow_flags(backend: Tokenizer, family: str | None, settings: Mapping[str, Any]) -> None:
+    """What tokenizer_config.json says of letters and spaces goes before tokenizer.json, as in the classes of transformers."""
+    normalizer, splitter = backend.normalizer, backend.pre_tokenizer
+    if family == "bert" and isinstance(normalizer, normalizers.BertNormalizer):
+        for key, name in BERT_FLAGS.items():
+            if (flag := settings.get(key)) is not None:
+                setattr(normalizer, name, bool(flag))
+        if "strip_accents" in settings and settings["strip_accents"] is None:
+            normalizer.strip_accents = None  # as they are lower-cased
+        backend.normalizer = normalizer
+    prefix = settings.get("add_prefix_space")
+    if family in ("roberta", "gpt2") and isinstance(splitter, pre_tokenizers.ByteLevel) and prefix is not None:
+        splitter.add_prefix_space = bool(prefix)
+        backend.pre_tokenizer = splitter
 
 
 def _looks_uncased(vocab: Mapping[str, int]) -> bool:
@@ -143,7 +180,8 @@ def sentencepiece(model: SentencePieceModel, family: str | None, settings: Mappi
         before = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
         if not settings.get("keep_accents", False):
             before += [normalizers.NFKD(), normalizers.StripAccents()]
-    if settings.get("do_lower_case", family == "albert"):
+    lowers = family not in ("t5", "xlm-roberta")  # old scripts wrote the flag for every class
+    if lowers and settings.get("do_lower_case", family == "albert"):
         before.append(normalizers.Lowercase())
     if family == "t5":
         extra = int(settings.get("extra_ids", 100))
@@ -183,6 +221,29 @@ def _add_template(backend: Tokenizer, family: str | None) -> None:
         # The mask takes the place of a word together with the space before it.
         mask = FAMILY_ROLES[family]["mask"]
         backend.add_special_tokens([AddedToken(mask, normalized=False, special=True, lstrip=True)])
+
+
+def frame_by_roles(backend: Tokenizer, family: str, roles: Mapping[str, str]) -> None:
+    """Put other tokens around texts, where the files name other ones for it than the family has."""
+    ends = ("eos",) if family == "t5" else ("cls", "sep")
+    usual = FAMILY_ROLES[family]
+    tokens = [roles.get(role) or usual.get(role, "") for role in ends]
+    known = [(token, id) for token in tokens if (id := backend.token_to_id(token)) is not None]
+    same = tokens == [usual.get(role) for role in ends]
+    if same or len(known) < len(tokens) or family in ("gpt2", "xlm-roberta"):
+        return
+    if family == "roberta":
+        prefix = backend.pre_tokenizer.add_prefix_space
+        backend.post_processor = processors.RobertaProcessing(known[1], known[0], True, prefix)
+    elif family == "t5":
+        backend.post_processor = end_template(backend, sep=tokens[0])
+    elif family == "xlnet":
+        backend.post_processor = xlnet_template(backend, *tokens)
+    elif type(backend.pre_tokenizer).__name__ == "ByteLevel":
+        offsets = processors.ByteLevel(trim_offsets=True)
+        backend.post_processor = processors.Sequence([offsets, bert_template(backend, *tokens)])
+    else:
+        backend.post_processor = bert_template(backend, *tokens)
 
 
 def _template(backend: Tokenizer, single: str, pair: str) -> processors.TemplateProcessing:

@@ -1,7 +1,8 @@
 """Open a tokenizer in any of the forms in which published models carry one.
 
-A folder may hold several; tokenizer.json is the whole truth where it exists, the others are bare vocabularies whose
-preparation follows from the family (`families.py`) that the folder's config names or the vocabulary shows.
+A folder may hold several; tokenizer.json is the whole truth where it exists, but for flags that the class of a family takes
+from tokenizer_config.json (`follow_flags`). The others are bare vocabularies whose preparation follows from the family
+(`families.py`) that the folder's config names or the vocabulary shows.
 """
 
 import json
@@ -22,6 +23,9 @@ from sesame.text.sentencepiece import read_sentencepiece
 from sesame.text.tokenizer import AROUND, CUTTING, LISTED, PADDING, ROLES, Tokenizer
 
 _KNOWN = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
+
+# Classes that read tokenizer.json as it stands; those of a family change what their settings name.
+_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 # transformers writes 1e30 where it does not know the length.
 _ABSURD_LENGTH = 10**9
@@ -47,6 +51,7 @@ class _Around:
 
     settings: dict[str, Any]  # tokenizer_config.json
     named: dict[str, str | None]  # role -> token; None where a role is switched off
+    flags: dict[str, AddedToken]  # of those among them that the files describe
     added: dict[int, AddedToken]
     declared: str | None  # the name of the family, as the files give it
     listed: list[str]  # special tokens that are listed without a role
@@ -62,17 +67,27 @@ def load_tokenizer(path: Path) -> Tokenizer:
     around = _read_around(source.parent)
     family = families.FAMILY_NAMES.get(around.declared or "")
     bare = True
+    if source.name != "tokenizer.json" and around.declared in families.OTHER_RULES:
+        raise SesameError(
+            f"{source}: the tokenizer of {around.declared} has rules of its own that this file does not tell; "
+            "take its tokenizer.json, if it has one"
+        )
     if source.suffix == ".model":
         backend, family = _load_sentencepiece(source, family, around)
     elif source.suffix == ".txt":
-        backend, family = families.wordpiece(_read_vocab_txt(source), around.settings), "bert"
+        unk = around.named.get("unk") or families.FAMILY_ROLES["bert"]["unk"]
+        backend, family = families.wordpiece(_read_vocab_txt(source, unk), unk, around.settings), "bert"
     elif source.name == "vocab.json":
         backend, family = _load_byte_level(source, family, around.settings)
     else:
         backend, bare = _load_json(source), False
+        if around.settings.get("tokenizer_class") not in _GENERIC:
+            families.follow_flags(backend, family, around.settings)
     _add_tokens(backend, around, source, bare)
     roles = _roles(backend, family, around)
-    _mark_special(backend, roles, mask_takes_space=bare and family == "roberta")
+    _mark_special(backend, roles, around.flags, mask_takes_space=bare and family == "roberta")
+    if bare and family is not None:
+        families.frame_by_roles(backend, family, roles)
     if AROUND in around.settings and source.name == "tokenizer.json":
         backend = _with_template(backend, around.settings[AROUND], source.parent)
     length, sides = _max_length(around.settings), _sides(around.settings)
@@ -112,23 +127,33 @@ def _find(path: Path) -> Path:
 def _read_around(folder: Path) -> _Around:
     settings = _read_dict(folder / "tokenizer_config.json")
     named: dict[str, str | None] = {}
+    flags: dict[str, AddedToken] = {}
     listed: list[str] = []
-    for source in (_read_dict(folder / "special_tokens_map.json"), settings):
-        for role in ROLES:
-            if f"{role}_token" in source:
-                named[role] = families.content(source[f"{role}_token"])
-        listed += _listed(source)
+    sources = [settings, _read_dict(folder / "special_tokens_map.json")]
+    if "added_tokens_decoder" in settings:  # before there was one, tokens that were named later stood in the map alone
+        sources.reverse()
     try:
+        for source in sources:
+            for role in ROLES:
+                if f"{role}_token" not in source:
+                    continue
+                said = source[f"{role}_token"]
+                named[role] = token = families.content(said)
+                if token and isinstance(said, dict):
+                    flags[token] = _added_token(said | {"special": True})
+            listed += _listed(source)
         added = {int(id): _added_token(token) for id, token in settings.get("added_tokens_decoder", {}).items()}
         for text, id in _read_dict(folder / "added_tokens.json").items():
             plain = text not in named.values() and text not in listed
             added.setdefault(int(id), AddedToken(text, normalized=plain, special=text in listed))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SesameError(f"{folder}: the list of added tokens is malformed ({error}); copy the files again") from error
-    name = str(settings.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
-    if name not in families.FAMILY_NAMES and name not in _SHIFTED:
-        name = str(_read_dict(folder / "config.json").get("model_type") or "").lower() or name
-    return _Around(settings, named, added, name or None, listed)
+    config = _read_dict(folder / "config.json")
+    name = str(settings.get("tokenizer_class") or config.get("tokenizer_class") or "")
+    name = name.removesuffix("Fast").removesuffix("Tokenizer").lower()
+    if name not in (*families.FAMILY_NAMES, *families.OTHER_RULES, *_SHIFTED):
+        name = str(config.get("model_type") or "").lower() or name
+    return _Around(settings, named, flags, added, name or None, listed)
 
 
 def _listed(source: Mapping[str, Any]) -> list[str]:
@@ -175,14 +200,14 @@ def _read_lines(path: Path) -> list[str]:
         raise SesameError(f"{path}: not a text file in UTF-8 ({error.reason}); copy the file again") from error
 
 
-def _read_vocab_txt(path: Path) -> dict[str, int]:
+def _read_vocab_txt(path: Path, unk: str) -> dict[str, int]:
     lines = _read_lines(path)
     while lines and not lines[-1]:
         lines.pop()
     vocab = {token: id for id, token in enumerate(lines)}
-    if "[UNK]" not in vocab:
+    if unk not in vocab:
         raise SesameError(
-            f"{path}: not a WordPiece vocabulary (no [UNK] in {len(lines)} lines); expected a token a line"
+            f"{path}: not a WordPiece vocabulary (no {unk} in {len(lines)} lines); expected a token a line"
         )
     return vocab
 
@@ -241,7 +266,7 @@ def _add_tokens(backend: tokenizers.Tokenizer, around: _Around, source: Path, ba
 def _roles(backend: tokenizers.Tokenizer, family: str | None, around: _Around) -> dict[str, str]:
     """Named in the files, else the family's, else known by their looks; only tokens that exist."""
     vocab = backend.get_vocab(with_added_tokens=True)
-    generic = around.settings.get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend")
+    generic = around.settings.get("tokenizer_class") in _GENERIC
     if generic and any(around.named.values()):
         usual: Mapping[str, str] = {}
     elif family is not None:
@@ -267,13 +292,16 @@ def _guess_roles(vocab: Mapping[str, int]) -> dict[str, str]:
     return families.FAMILY_ROLES[max(families.FAMILY_ROLES, key=fit)]
 
 
-def _mark_special(backend: tokenizers.Tokenizer, roles: Mapping[str, str], mask_takes_space: bool) -> None:
+def _mark_special(
+    backend: tokenizers.Tokenizer, roles: Mapping[str, str], flags: Mapping[str, AddedToken], mask_takes_space: bool
+) -> None:
     """Tokens with a role are special: found whole in text, left out by `decode`. A missing one is appended."""
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"):  # the order in which transformers appends
         if role in roles and roles[role] not in known:
             lstrip = role == "mask" and mask_takes_space
-            backend.add_special_tokens([AddedToken(roles[role], normalized=False, special=True, lstrip=lstrip)])
+            usual = AddedToken(roles[role], normalized=False, special=True, lstrip=lstrip)
+            backend.add_special_tokens([flags.get(roles[role], usual)])
             known.add(roles[role])
 
 

@@ -72,6 +72,10 @@ def _parse(data: bytes, path: Path) -> SentencePieceModel:
     kind = _as_int(trainer.get(3, _UNIGRAM))
     if kind not in (_UNIGRAM, _BPE):
         raise SesameError(f"{path}: a SentencePiece model of the kind word or char; only unigram and bpe can be read")
+    if _as_int(trainer.get(24, 0)):
+        raise SesameError(
+            f"{path}: its spaces stand behind words (treat_whitespace_as_suffix), which is not supported; train another"
+        )
     unknown = [i for i, piece in enumerate(pieces) if piece.kind == UNKNOWN]
     return SentencePieceModel(
         pieces=pieces,
@@ -155,7 +159,11 @@ def build_backend(
     across = any(SPACE in piece.text[1:] for piece in pieces if piece.kind == NORMAL)
     if model.remove_extra_whitespaces and not across:
         words = pre_tokenizers.Metaspace(SPACE, scheme, split=True)
-        backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words])
+        if model.add_dummy_prefix:
+            backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words])
+        else:  # a word has the space that stands before it, and the first one has none
+            steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+            backend.pre_tokenizer = words
     else:
         # Pieces may reach over a space, or runs of spaces count: the text must stay in one part.
         if model.remove_extra_whitespaces:

@@ -17,6 +17,13 @@ from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 CLASSES = {"bert": "Bert", "megatron-bert": "MegatronBert"}
 TASKS = ("classify", "regress", "tag", "qa", "choice")  # it has classes for all
 BIAS, DECODER = "cls.predictions.bias", "cls.predictions.decoder"
+LARGE = {  # MegatronBertConfig is the model of 345 million parameters
+    "vocab_size": 29056,
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
 
 
 def family(config: EncoderConfig, heads: set[str]) -> str | None:
@@ -31,7 +38,7 @@ def model_class(heads: set[str], task: str | None) -> str:
         return TASK_CLASSES[task]
     if "mlm" in heads:
         return "ForPreTraining" if "nsp" in heads else "ForMaskedLM"
-    return "Model"
+    return "ForNextSentencePrediction" if "nsp" in heads else "Model"
 
 
 def write_config(config: EncoderConfig, heads: set[str], task: str | None = None) -> dict[str, Any]:
@@ -41,9 +48,9 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
 
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
-    """Defaults are those of transformers' `BertConfig`: old files leave much unsaid."""
-    order = "pre" if found.get("model_type") == "megatron-bert" else "post"
-    return shared.read_encoder(found, place, order=order)
+    """Defaults are those of transformers' `BertConfig` and `MegatronBertConfig`: old files leave much unsaid."""
+    large = found.get("model_type") == "megatron-bert"
+    return shared.read_encoder(found, place, LARGE if large else None, order="pre" if large else "post")
 
 
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from sesame.checkpoint.hf.shared import both, demand, tie
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
+from sesame.progress import say
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
 TRANSFORM = True  # its classes have norm(gelu(dense)) before the last layer
@@ -89,6 +90,11 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     biases = {key: bool(found.get(key, False)) for key in BIASES}
     if len(set(biases.values())) > 1:
         raise SesameError(f"{place}: {biases} is not supported; biases are everywhere here, or nowhere")
+    dropout = float(found.get("mlp_dropout", 0.0))
+    if float(found.get("embedding_dropout", 0.0)) != dropout:
+        say(
+            f"{place}: embedding_dropout is not mlp_dropout; trained here, embeddings are dropped at the rate {dropout} too"
+        )
     return EncoderConfig(
         vocab=int(found.get("vocab_size", 50368)),
         width=int(found.get("hidden_size", 768)),
@@ -102,12 +108,12 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
         embedding_norm=True,
         activation="geglu",
         bias=biases["norm_bias"],
-        dropout=float(found.get("mlp_dropout", 0.0)),
+        dropout=dropout,
         attention_dropout=float(found.get("attention_dropout", 0.0)),
         eps=float(found.get("norm_eps", 1e-5)),
         rotary_base=_base(found, FULL, place),
         local_layers=_local_layers(found, depth, place),
-        window=int(found.get("local_attention", 128)) // 2,
+        window=_window(found),
         local_base=_base(found, NEAR, place),
     )
 
@@ -130,10 +136,17 @@ def _local_layers(found: Mapping[str, Any], depth: int, place: str) -> tuple[int
     return tuple(number for number in range(depth) if kinds[number] == NEAR)
 
 
+def _window(found: Mapping[str, Any]) -> int:
+    """How far a layer looks to each side: half of `local_attention`, unless a file says it under its newer name."""
+    side = found.get("sliding_window")
+    return int(found.get("local_attention", 128)) // 2 if side is None else int(side)
+
+
 def _base(found: Mapping[str, Any], kind: str, place: str) -> float:
     """What the angles of layers of this kind are made of."""
     said = (found.get("rope_parameters") or {}).get(kind) or {}
-    scaled = f"rope_type = {said['rope_type']!r}" if said.get("rope_type", "default") != "default" else ""
+    way = said.get("rope_type", said.get("type", "default"))
+    scaled = f"rope_type = {way!r}" if way != "default" else ""
     if scaled or found.get("rope_scaling"):
         odd = scaled or f"rope_scaling = {found['rope_scaling']!r}"
         raise SesameError(f"{place}: {odd}: scaled rotary positions are not supported; only rope_type 'default' is")

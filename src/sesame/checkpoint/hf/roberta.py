@@ -20,6 +20,7 @@ from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
 from sesame.errors import SesameError
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
+VOCABS = {"xlm-roberta": 30522, "camembert": 30522}  # of a config that does not say it; RoBERTa's is 50265
 PAD = 1  # RoBERTa's own, where nothing else is said
 POSITIONS = "roberta.embeddings.position_embeddings.weight"
 BIAS, DECODER = "lm_head.bias", "lm_head.decoder"
@@ -38,7 +39,7 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
 
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     shared.read_activation(found, "hidden_act", place, known=("gelu",))
-    config = shared.read_encoder(found, place, {"vocab_size": 50265})
+    config = shared.read_encoder(found, place, {"vocab_size": VOCABS.get(str(found.get("model_type")), 50265)})
     length = config.max_length - _unused(found)
     if length < 1:
         raise SesameError(

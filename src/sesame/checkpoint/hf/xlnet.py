@@ -14,6 +14,7 @@ from sesame.backbones.xlnet import XLNetConfig
 from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, odd_summary, read_activation, tie
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
+from sesame.progress import say
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
 VECTORS = {"content_bias": "r_w_bias", "distance_bias": "r_r_bias", "segment_bias": "r_s_bias"}  # ours -> theirs
@@ -66,8 +67,12 @@ def write_config(config: XLNetConfig, heads: set[str], task: str | None = None) 
 
 
 def read_config(found: Mapping[str, Any], place: str) -> XLNetConfig:
-    """Defaults are those of transformers' `XLNetConfig`. `bi_data` is about a batch, not about the model: it is not read."""
+    """Defaults are those of transformers' `XLNetConfig`."""
     demand(found, {"attn_type": "bi", "same_length": False, "untie_r": True}, place)
+    if found.get("bi_data"):  # is about a batch, not about the model
+        say(
+            f"{place}: bi_data turns distances round in half of a batch there; here no text depends on its place in a batch"
+        )
     said = found.get("sesame")
     own: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
     dropout = float(found.get("dropout", 0.1))
