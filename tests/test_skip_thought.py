@@ -187,6 +187,8 @@ def test_parts_of_a_step_add_up() -> None:
 def test_wrong_settings_get_one_sentence() -> None:
     with pytest.raises(SesameError, match="inner even"):
         SkipThoughtConfig(9, inner=5, bidirectional=True)
+    with pytest.raises(SesameError, match="a thousand layers"):
+        SkipThoughtConfig(9, depth=20_000_000_000)
     with pytest.raises(SesameError, match='template = "end"'):
         build({"skip-thought": SkipThoughtObjectiveConfig()}, encoder(), replace(VOCAB, front=1))
     with pytest.raises(SesameError, match=r"backbone\.kind"):

@@ -268,6 +268,11 @@ def test_wrong_wishes_get_one_sentence(tmp_path: Path) -> None:
         make_tagger(tmp_path / "a", lm=str(make_tagger(tmp_path / "bare", train=str(rows), settings=TINY)))
     with pytest.raises(SesameError, match="depth = 2"):
         TaggerConfig(9, depth=1, lm_at="second", lm=BiLMConfig(9))
+    with pytest.raises(SesameError, match="a thousand layers"):
+        TaggerConfig(9, depth=20_000_000_000)
+    for count in (0, -5):
+        with pytest.raises(SesameError, match="filters is a list"):
+            make_tagger(tmp_path / "a", train=str(rows), settings=(f"filters=[[3,{count}]]",))
 
 
 def teach(model: Path, rows: Path, out: Path, *settings: str, **more: Any) -> Path:

@@ -170,10 +170,11 @@ def test_wrong_settings_are_said() -> None:
         ({"attention": "global", "feed": True, "looks": "before"}, "after"),
         ({"inner": 8, "readout": "state"}, "inner = width"),
         ({"orthogonal": True}, "above it"),
+        ({"depth": 20_000_000_000}, "a thousand layers"),
     ]
     for change, reason in wrong:
         with pytest.raises(SesameError, match=reason):
-            RecurrentSeq2SeqConfig(50, 16, 1, **change)
+            RecurrentSeq2SeqConfig(**{"vocab": 50, "width": 16, "depth": 1} | change)
     with pytest.raises(SesameError, match="general or additive"):
         RecurrentSeq2Seq(
             RecurrentSeq2SeqConfig(50, 16, 1, bidirectional=True, start="tanh", attention="global", score="dot")
