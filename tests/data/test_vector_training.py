@@ -124,6 +124,9 @@ def test_a_fasttext_file_has_the_letters_of_gensim(tmp_path: Path, least: int) -
 def test_mistakes_are_told(tmp_path: Path) -> None:
     with pytest.raises(SesameError, match="--kind"):
         Training("bert")
+    for seed in (-1, 2**32):
+        with pytest.raises(SesameError, match="--seed"):
+            Training(seed=seed)
     (tmp_path / "t.txt").write_text("one two three\n")
     with pytest.raises(SesameError, match="--min-count 1"):
         train_vectors([tmp_path / "t.txt"], Training("glove"))

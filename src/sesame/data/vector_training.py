@@ -46,6 +46,8 @@ class Training:
             raise SesameError(unknown(self.kind, dict.fromkeys(KINDS), "--kind", "choice"))
         if min(self.width, self.min_count, self.most, self.threads) < 1 or min(self.window, self.epochs) < 0:
             raise SesameError("--width, --min-count, --most and --threads must be at least 1")
+        if not 0 <= self.seed < 2**32:
+            raise SesameError(f"--seed {self.seed}: lies from 0 to {2**32 - 1}")
 
 
 class Sentences:
