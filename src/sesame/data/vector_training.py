@@ -85,7 +85,7 @@ def train_vectors(files: Sequence[str | Path], how: Training) -> tuple[Vectors, 
     )
     if how.kind == "glove":
         return Vectors(tuple(kept), _glove(sentences, kept, how)), None
-    model = _gensim(sentences, {word: counts[word] for word in kept}, how)
+    model = _gensim(sentences, {word: counts[word] for word in kept}, sum(counts.values()), how)
     return Vectors(tuple(kept), np.array([model.wv[word] for word in kept], dtype=np.float32)), model
 
 
@@ -109,7 +109,8 @@ def _glove(sentences: Sentences, kept: list[str], how: Training) -> "np.ndarray[
         return train_glove(pairs, len(kept), how.width, epochs, how.seed, told)
 
 
-def _gensim(sentences: Sentences, counts: dict[str, int], how: Training) -> Any:
+def _gensim(sentences: Sentences, counts: dict[str, int], size: int, how: Training) -> Any:
+    """`size`: words of the text, those without a vector too, for the rate falls by how many were read."""
     try:
         from gensim.models import FastText, Word2Vec
         from gensim.models.word2vec import MAX_WORDS_IN_BATCH
@@ -122,7 +123,6 @@ def _gensim(sentences: Sentences, counts: dict[str, int], how: Training) -> Any:
         workers=how.threads, epochs=epochs, sample=1e-4 if how.kind == "fasttext" else 1e-3,
     )  # fmt: skip
     model.build_vocab_from_freq(counts)
-    size = sum(counts.values())
     sentences = Sentences(sentences.files, how, MAX_WORDS_IN_BATCH)  # of a longer one gensim reads that many, silently
     with bar(how.kind, epochs * corpus_size(sentences.files), "B") as shown:
         sentences.shown = shown
