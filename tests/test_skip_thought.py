@@ -31,6 +31,7 @@ from sesame.objectives.skip_thought import SkipThoughtObjective, SkipThoughtObje
 from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
 from sesame.taggers import words_of_tokens
+from sesame.tasks.layers import LayerChoice
 from sesame.text.template import framed
 from sesame.text.train import train_tokenizer
 from sesame.train.loop import Window, take_step
@@ -131,6 +132,18 @@ def test_the_vector_is_the_last_state(two: bool, seed: int) -> None:
     torch.testing.assert_close(found(batch_of(LINES), only).last, together.take(only))
 
 
+def test_layers_of_a_model_that_has_one() -> None:
+    found = encoder(0)
+    states = found(batch_of(LINES)).layers
+    assert len(states) == 1
+    for name in ("last", "first", "sum-last-4", "concat-last-4", "sum-all", "0"):
+        choice = LayerChoice(name, found)
+        assert choice.width == found.width
+        assert torch.equal(choice(choice.stack(states)), states[0])
+    with pytest.raises(SesameError, match="has one layer"):
+        LayerChoice("second-to-last", found)
+
+
 def by_hand(
     objective: SkipThoughtObjective, found: SkipThought, which: str, line: list[int], told: list[int]
 ) -> Tensor:
@@ -187,6 +200,8 @@ def test_parts_of_a_step_add_up() -> None:
 def test_wrong_settings_get_one_sentence() -> None:
     with pytest.raises(SesameError, match="inner even"):
         SkipThoughtConfig(9, inner=5, bidirectional=True)
+    with pytest.raises(SesameError, match="a thousand layers"):
+        SkipThoughtConfig(9, depth=20_000_000_000)
     with pytest.raises(SesameError, match='template = "end"'):
         build({"skip-thought": SkipThoughtObjectiveConfig()}, encoder(), replace(VOCAB, front=1))
     with pytest.raises(SesameError, match=r"backbone\.kind"):

@@ -250,6 +250,9 @@ def test_the_command_makes_the_same(tmp_path: Path) -> None:
     make_tagger(tmp_path / "c", train=str(rows), lm=str(lm), settings=(*TINY, "lm_at=second"), seed=4)
     one, two, three = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
     assert one == two != three
+    said = [*given[:5], *settings, "--set", "lm_at=second", "--seed", "3", "--out", str(tmp_path / "d")]
+    assert CliRunner().invoke(app, said).exit_code == 0
+    assert (tmp_path / "d" / "model.safetensors").read_bytes() == two
     refused = CliRunner().invoke(app, [*given, "--out", str(tmp_path / "a")])
     assert isinstance(refused.exception, SesameError)
 
@@ -262,12 +265,23 @@ def test_wrong_wishes_get_one_sentence(tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "train.conll", 5, 0)
     with pytest.raises(SesameError, match="named by --lm"):
         make_tagger(tmp_path / "a", train=str(rows), settings=("lm=3",))
+    with pytest.raises(SesameError, match="comes from the tokenizer"):
+        make_tagger(tmp_path / "a", train=str(rows), settings=("vocab=5",))
+    with pytest.raises(SesameError, match="name one with --lm"):
+        make_tagger(tmp_path / "a", train=str(rows), settings=("lm_at=second",))
+    with pytest.raises(SesameError, match="--unknown letters"):
+        make_tagger(tmp_path / "a", train=str(rows), unknown="letters")
     with pytest.raises(SesameError, match="did you mean 'width'"):
         make_tagger(tmp_path / "a", train=str(rows), settings=("widht=3",))
     with pytest.raises(SesameError, match="no bidirectional language model"):
         make_tagger(tmp_path / "a", lm=str(make_tagger(tmp_path / "bare", train=str(rows), settings=TINY)))
     with pytest.raises(SesameError, match="depth = 2"):
         TaggerConfig(9, depth=1, lm_at="second", lm=BiLMConfig(9))
+    with pytest.raises(SesameError, match="a thousand layers"):
+        TaggerConfig(9, depth=20_000_000_000)
+    for count in (0, -5):
+        with pytest.raises(SesameError, match="filters is a list"):
+            make_tagger(tmp_path / "a", train=str(rows), settings=(f"filters=[[3,{count}]]",))
 
 
 def teach(model: Path, rows: Path, out: Path, *settings: str, **more: Any) -> Path:

@@ -53,6 +53,8 @@ def make_tagger(
     """
     if train is not None and tokenizer is not None:
         raise SesameError("--train makes a tokenizer and --tokenizer names one; give one of them")
+    if vectors is None and unknown != "unk":
+        raise SesameError(f"--unknown {unknown} is for words without a vector; name the vectors with --vectors FILE")
     found = None if vectors is None else read_vectors(vectors, policy=unknown)
     parts = None if lm is None else _language_model(lm)
     chosen = _tokenizer(train, tokenizer, parts, found)
@@ -114,11 +116,17 @@ def _config(settings: Sequence[str], tokenizer: Tokenizer, lm: Parts | None, vec
         table = merge(table, parse_setting(setting))
     if "lm" in table:
         raise SesameError("--set lm: the language model is named by --lm")
+    if table["vocab"] != len(tokenizer):
+        raise SesameError("--set vocab: it comes from the tokenizer; leave it out")
     if vectors is not None and table["table_width"] != vectors.width:
         raise SesameError(f"--set table_width={table['table_width']}: the vectors have {vectors.width}; leave it out")
     config = build(TaggerConfig, table, "tagger")
     if config.frozen and vectors is None:
         raise SesameError("--set frozen is for vectors that were trained; name them with --vectors FILE")
+    if lm is None and config.lm_at != "first":
+        raise SesameError(
+            f"--at {config.lm_at} says where a language model is read; name one with --lm, or leave it out"
+        )
     if lm is None:
         return config
     return replace(config, lm=replace(lm.backbone.config, vocab=config.vocab))

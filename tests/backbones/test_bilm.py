@@ -202,6 +202,8 @@ def test_mistakes_are_told() -> None:
         {"depth": 0},
         {"filters": ()},
         {"filters": ((60, 3),)},
+        {"filters": ((3, 0),)},
+        {"depth": 20_000_000_000},
         {"dropout": 1.0},
         {"clip": -1.0},
     ):

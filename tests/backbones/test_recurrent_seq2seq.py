@@ -1,6 +1,7 @@
 """Recurrent encoder-decoders: step by step equals one pass, padding never leaks, search works, toys are learnt."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
 from sesame.generate import Settings, generate
 from sesame.generate.speakers import BackboneSpeaker
+from sesame.nn.attention.looking import Look
 from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2SeqConfig
@@ -170,10 +172,11 @@ def test_wrong_settings_are_said() -> None:
         ({"attention": "global", "feed": True, "looks": "before"}, "after"),
         ({"inner": 8, "readout": "state"}, "inner = width"),
         ({"orthogonal": True}, "above it"),
+        ({"depth": 20_000_000_000}, "a thousand layers"),
     ]
     for change, reason in wrong:
         with pytest.raises(SesameError, match=reason):
-            RecurrentSeq2SeqConfig(50, 16, 1, **change)
+            RecurrentSeq2SeqConfig(**{"vocab": 50, "width": 16, "depth": 1} | change)
     with pytest.raises(SesameError, match="general or additive"):
         RecurrentSeq2Seq(
             RecurrentSeq2SeqConfig(50, 16, 1, bidirectional=True, start="tanh", attention="global", score="dot")
@@ -287,3 +290,45 @@ def test_draws_teach_where_to_look() -> None:
     loss.backward()
     grads = [p.grad for p in model.backbone.decoder.looking.parameters()]
     assert all(grad is not None and float(grad.abs().sum()) > 0 for grad in grads)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("coverage", "smoothing"), [(True, 0.0), (False, 0.2), (True, 0.1)])
+def test_draws_answer_for_smoothing_and_coverage(
+    coverage: bool, smoothing: float, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three steps, two places: the mean of the estimates over all 8 paths is the gradient of the mean loss."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = RecurrentSeq2SeqConfig(11, 6, 1, attention="hard", score="additive", coverage=coverage, init=0.7)
+        backbone = RecurrentSeq2Seq(config)
+        objective = build({"seq2seq": Seq2SeqConfig(smoothing=smoothing)}, backbone, Vocab(11, ROLES))
+        model = Model(backbone, objective).double().train()
+    labels = torch.tensor([[7, 5, 3]])
+    batch = Batch(torch.tensor([[5, 7]]), torch.tensor([2])).with_targets(seq2seq=Targets(labels))
+    batch = model.objective.corrupt(batch)
+    looking = backbone.decoder.looking
+    assert looking is not None
+    weights = list(looking.parameters())
+    places: list[int] = []
+
+    def forced(scores: torch.Tensor, source: Any) -> Look:
+        logs = scores.log_softmax(-1)
+        place = torch.tensor([places.pop(0) for _ in range(logs.shape[1])])[None, :, None]
+        found = torch.zeros_like(logs).scatter(-1, place, 1.0)
+        return Look(found @ source.values, found, logs.gather(-1, place)[..., 0])
+
+    monkeypatch.setattr(looking, "_one", forced)
+    estimate, mean = [torch.zeros_like(weight) for weight in weights], torch.zeros((), dtype=torch.float64)
+    for path in product((0, 1), repeat=3):
+        places[:] = path
+        loss = step_loss(model(batch), count_targets([batch]))
+        places[:] = path
+        looked = backbone(batch).looked
+        share = looked.chosen.sum().exp()
+        for kept, grad in zip(estimate, torch.autograd.grad(loss, weights, allow_unused=True), strict=True):
+            kept += share.detach() * (0.0 if grad is None else grad)
+        mean = mean + share * loss.detach()
+    truth = torch.autograd.grad(mean, weights)
+    for found, wanted in zip(estimate, truth, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)

@@ -177,6 +177,29 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         options.write_text(json.dumps({**OPTIONS, "lstm": {**OPTIONS["lstm"], **change}}))
         with pytest.raises(SesameError, match=told):
             read_files(options, weights)
+    for section, change, told in (
+        ("char_cnn", {"activation": "sigmoid"}, "options.json: the activation 'sigmoid' is not known"),
+        ("char_cnn", {"filters": [[1, 3], [2, 0]]}, "options.json: backbone.filters"),
+        ("lstm", {"projection_dim": C}, f"options.json: projection_dim is {C} and dim {C}"),
+        ("lstm", {"n_layers": 0}, "options.json: backbone.depth is 0"),
+    ):
+        options.write_text(json.dumps({**OPTIONS, section: {**OPTIONS[section], **change}}))
+        with pytest.raises(SesameError, match=told):
+            read_files(options, weights)
+    options.write_text(json.dumps(OPTIONS))
+    filters, biases = "CNN/W_cnn_0", "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/B"
+    for name, array, told in (
+        (filters, np.zeros((1, E, 3), np.float32), "holds arrays that small_options.json does not promise"),
+        (filters, np.float32(1.0), "does not promise"),
+        (biases, np.zeros(4 * C, np.int32), "does not promise"),
+        (biases, np.full(4 * C, np.nan, np.float32), f"{biases} holds values that are no numbers"),
+    ):
+        by_hand(tmp_path, 0)
+        with h5py.File(weights, "a") as file:
+            del file[name]
+            file[name] = array
+        with pytest.raises(SesameError, match=told):
+            read_files(options, weights)
     options.write_text("[]")
     with pytest.raises(SesameError, match="not the options"):
         read_files(options, weights)

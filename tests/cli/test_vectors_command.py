@@ -26,4 +26,9 @@ def test_what_is_missing_is_told(cli: Cli, tmp_path: Path, monkeypatch: pytest.M
     cli("vectors", tmp_path / "t.txt", "--out", tmp_path / "v.txt").refused("pip install", "vectors")
     cli("vectors", tmp_path / "t.txt", "--out", tmp_path / "v.bin").refused("only fastText")
     cli("vectors", tmp_path / "t.txt", "--kind", "bert", "--out", tmp_path / "v.txt").refused("--kind")
+    cli("vectors", tmp_path / "t.txt", "--kind", "glove", "--out", tmp_path / "v.vec.gz").refused("pack the file")
+    (tmp_path / "folder").mkdir()
+    told = cli("vectors", tmp_path / "t.txt", "--kind", "glove", "--out", tmp_path / "folder")
+    told.refused("is a folder")
+    assert "get a vector" not in told.err
     assert not (tmp_path / "v.txt").exists()

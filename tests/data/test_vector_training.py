@@ -107,6 +107,25 @@ def test_a_text_on_one_line_is_read_to_its_end(tmp_path: Path, kind: str) -> Non
     assert np.array_equal(one.matrix, two.matrix)
 
 
+@pytest.mark.parametrize("kind", ["word2vec", "fasttext"])
+@pytest.mark.filterwarnings("ignore")
+def test_the_rate_falls_over_the_whole_text(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the words are rare and get no vector, but they are read."""
+    made = pytest.importorskip("gensim").models.Word2Vec
+    shares: list[float] = []
+    whole = made._get_next_alpha
+
+    def noted(model: object, share: float, epoch: int) -> float:
+        shares.append(share)
+        return float(whole(model, share, epoch))
+
+    monkeypatch.setattr(made, "_get_next_alpha", noted)
+    lines = [f"a rare{number} b odd{number}" for number in range(10_000)]
+    (tmp_path / "t.txt").write_text("\n".join(lines) + "\n")
+    train_vectors([tmp_path / "t.txt"], Training(kind, width=2, epochs=1))
+    assert 0.6 < max(shares) <= 1.0  # told in steps of 10,000 words
+
+
 @pytest.mark.parametrize("least", [0, 1, 3])
 @pytest.mark.filterwarnings("ignore")
 def test_a_fasttext_file_has_the_letters_of_gensim(tmp_path: Path, least: int) -> None:
@@ -124,6 +143,9 @@ def test_a_fasttext_file_has_the_letters_of_gensim(tmp_path: Path, least: int) -
 def test_mistakes_are_told(tmp_path: Path) -> None:
     with pytest.raises(SesameError, match="--kind"):
         Training("bert")
+    for seed in (-1, 2**32):
+        with pytest.raises(SesameError, match="--seed"):
+            Training(seed=seed)
     (tmp_path / "t.txt").write_text("one two three\n")
     with pytest.raises(SesameError, match="--min-count 1"):
         train_vectors([tmp_path / "t.txt"], Training("glove"))

@@ -79,8 +79,27 @@ def test_words_of_glove_may_hold_spaces(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        "the  1 -2\nof   3  4\n",
+        " the 1 -2\n of 3 4\n",
+        "the  1.0 -2.0\nof   3.0  4.0\n",
+        "2 2\nthe  1 -2\nof \t3  4\n",
+        "the\t1\t-2\nof\t3\t4\n",
+    ],
+)
+def test_columns_may_be_aligned(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.txt").write_text(content)
+    found = read_vectors(tmp_path / "a.txt")
+    assert found.words == ("the", "of")
+    assert found.matrix.tolist() == [[1, -2], [3, 4]]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "parts"),
     [
+        ("k.txt", b"the 1 2\n 3 4\n", ("k.txt:2", "1 numbers and not 2")),
+        ("w.vec", b"1 1\nthe \0\0\0\0", ("w.vec", "name it .bin")),
         ("w.txt", b"2 2\nthe 1 2\na 1\n", ("w.txt:3", "1 numbers and not 2")),
         ("g.txt", b"the 1 2\na 1 2\nb 7\n", ("g.txt:3", "1 numbers and not 2")),
         ("n.txt", b"the 1 2\na 1 x2\n", ("n.txt:2", "'x2' is no number")),

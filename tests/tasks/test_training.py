@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sesame.backbones import SkipThought, SkipThoughtConfig
 from sesame.checkpoint.folder import Parts, save_parts
 from sesame.data.batch import Batch, Targets
 from sesame.data.examples import Example
@@ -220,6 +221,15 @@ def test_reinit_makes_only_the_top_layers_anew() -> None:
                 assert torch.equal(p, torch.ones_like(p) if name.endswith("weight") else torch.zeros_like(p))
     with pytest.raises(SesameError, match="has 3 layers"):
         prepare(small_model(), Adapt(reinit=4))
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_reinit_knows_both_cells(cell: Any) -> None:
+    model = Model(SkipThought(SkipThoughtConfig(20, 4, 6, depth=2, cell=cell)), Together({}))
+    before = remembered(model)
+    prepare(model, Adapt(reinit=1))
+    told = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    assert told == {name for name in before if "encoder.layers.1" in name}
 
 
 def test_settings_that_contradict_each_other() -> None:

@@ -165,7 +165,10 @@ def test_schedule_known_values() -> None:
     assert linear.factor(0.1, 0) == pytest.approx(1.0)
     assert linear.factor(0.55, 0) == pytest.approx(0.5)
     assert Schedule("cosine", 0.0).factor(0.5, 0) == pytest.approx(0.5)
-    assert Schedule("slanted", 0.1).factor(1.0, 0) == pytest.approx(1 / 32)
+    cut, peak = 0.1, Schedule("slanted", 0.1)
+    for progress in (0.0, 0.03, 0.1, 0.5, 1.0):  # Howard & Ruder 2018, equation 3
+        p = progress / cut if progress < cut else 1 - (progress - cut) / (cut * (1 / cut - 1))
+        assert peak.factor(progress, 0) == pytest.approx((1 + p * 31) / 32)
     assert Schedule("inverse_sqrt", 0.1).factor(0.4, 0) == pytest.approx(0.5)
     assert Schedule("constant", 0.0, warmup_steps=10).factor(0.9, 4) == pytest.approx(0.5)
 

@@ -179,6 +179,12 @@ def at_end(backbone: Any) -> bool:
     return bool(getattr(backbone, "cls_last", False) or getattr(getattr(backbone, "config", None), "causal", False))
 
 
+def check_depth(depth: int) -> None:
+    """More would fill the memory before anybody could say so."""
+    if depth > 1000:
+        raise SesameError(f"backbone.depth is {depth}; a thousand layers are the most")
+
+
 def check_shape(config: Any) -> None:
     """Complain about numbers that no backbone can be built with."""
     for name in ("vocab", "width", "depth", "heads", "max_length"):
@@ -189,7 +195,6 @@ def check_shape(config: Any) -> None:
             raise SesameError(f"backbone.{name} is {getattr(config, name)}; it must not be below 0")
     if not (0 <= config.dropout < 1 and 0 <= config.attention_dropout < 1 and config.eps > 0 and config.init > 0):
         raise SesameError("backbone: dropouts lie from 0 to below 1, eps and init above 0")
-    if config.depth > 1000:
-        raise SesameError(f"backbone.depth is {config.depth}; a thousand layers are the most")
+    check_depth(config.depth)
     if config.width % config.heads and not getattr(config, "head_size", 0):
         raise SesameError(f"backbone.width {config.width} does not divide by {config.heads} heads; change one of them")

@@ -26,7 +26,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded, State
+from sesame.backbones.base import Backbone, Encoded, State, check_depth
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
@@ -60,6 +60,7 @@ class BiLMConfig:
         for name in ("vocab", "width", "depth", "cell", "letter_width", "max_length"):
             if getattr(self, name) < 1:
                 raise SesameError(f"backbone.{name} is {getattr(self, name)}; it must be at least 1")
+        check_depth(self.depth)
         if self.width % 2:
             raise SesameError(f"backbone.width is {self.width}; half of it is for each direction, so it must be even")
         if self.cell <= self.width // 2:
@@ -67,7 +68,9 @@ class BiLMConfig:
                 f"backbone.cell is {self.cell}; an LSTM gives out {self.width // 2} of its numbers, half of backbone.width, "
                 "so it must be more"
             )
-        if not self.filters or any(len(pair) != 2 or not 1 <= pair[0] <= LETTERS for pair in self.filters):
+        if not self.filters or any(
+            len(pair) != 2 or not 1 <= pair[0] <= LETTERS or pair[1] < 1 for pair in self.filters
+        ):
             raise SesameError("backbone.filters is a list of [width, number], such as [[1, 32], [2, 32]]")
         if not 0 <= self.dropout < 1 or min(self.highways, self.clip) < 0 or self.init <= 0:
             raise SesameError("backbone: dropout lies from 0 to below 1, highways and clip not below 0, init above 0")

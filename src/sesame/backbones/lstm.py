@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded, State
+from sesame.backbones.base import Backbone, Encoded, State, check_depth
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
@@ -57,8 +57,7 @@ class LSTMConfig:
         for name in ("vocab", "width", "depth", "cell", "max_length"):
             if getattr(self, name) < 1:
                 raise SesameError(f"backbone.{name} is {getattr(self, name)}; it must be at least 1")
-        if self.depth > 1000:
-            raise SesameError(f"backbone.depth is {self.depth}; a thousand layers are the most")
+        check_depth(self.depth)
         if not all(0 <= getattr(self, name) < 1 for name in DROPOUTS) or self.init <= 0:
             raise SesameError("backbone: dropouts lie from 0 to below 1, init above 0")
 

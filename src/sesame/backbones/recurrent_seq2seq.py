@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded, Looked, State, outputs_of
+from sesame.backbones.base import Backbone, Encoded, Looked, State, check_depth, outputs_of
 from sesame.backbones.recurrent_decoder import Carried, RecurrentDecoder, Told
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
@@ -62,6 +62,7 @@ class RecurrentSeq2SeqConfig:
     def __post_init__(self) -> None:
         if min(self.vocab, self.width, self.depth) < 1 or self.inner < 0 or self.window < 1:
             raise SesameError("backbone: vocab, width, depth and window must be at least 1, inner not below 0")
+        check_depth(self.depth)
         if not 0 <= self.dropout < 1 or self.init < 0 or (self.orthogonal and self.init == 0):
             raise SesameError("backbone: dropout lies from 0 to below 1, init is not below 0, with orthogonal above it")
         if self.bidirectional and self.start == "copy":

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded
+from sesame.backbones.base import Backbone, Encoded, check_depth
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take
@@ -40,6 +40,7 @@ class SkipThoughtConfig:
             raise SesameError(
                 "backbone: vocab, width, inner and depth must be at least 1; inner even for two directions"
             )
+        check_depth(self.depth)
         if not 0 <= self.dropout < 1 or self.init <= 0:
             raise SesameError("backbone: dropout lies from 0 to below 1, init above 0")
 

@@ -26,7 +26,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones.base import Backbone, Encoded
+from sesame.backbones.base import Backbone, Encoded, check_depth
 from sesame.backbones.bilm import BiLM, BiLMConfig
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
@@ -60,7 +60,10 @@ class TaggerConfig:
     def __post_init__(self) -> None:
         if min(self.vocab, self.width, self.depth, self.table_width, self.letter_width) < 1 or self.width % 2:
             raise SesameError("tagger: vocab, depth and widths must be at least 1, and width, of two directions, even")
-        if not self.filters or any(len(pair) != 2 or not 1 <= pair[0] <= LETTERS for pair in self.filters):
+        check_depth(self.depth)
+        if not self.filters or any(
+            len(pair) != 2 or not 1 <= pair[0] <= LETTERS or pair[1] < 1 for pair in self.filters
+        ):
             raise SesameError("tagger: filters is a list of [width, number], such as [[3, 128]]")
         if not 0 <= self.dropout < 1 or not 0 <= self.unknown < 1 or self.init <= 0:
             raise SesameError("tagger: dropout and unknown lie from 0 to below 1, init above 0")

@@ -55,6 +55,11 @@ def read_files(options: Path, weights: Path) -> BiLM:
         state = to_ours(found, config)
     except KeyError as error:
         raise SesameError(f"{weights}: lacks {error}, which {options.name} promises; copy both files again") from error
+    except (IndexError, RuntimeError) as error:
+        raise SesameError(
+            f"{weights}: holds arrays that {options.name} does not promise ({str(error).splitlines()[0]}); "
+            "copy both files again"
+        ) from error
     for name, tensor in state.items():
         if tensor.shape != wanted[name].shape:
             sizes = f"{tuple(tensor.shape)} in the file, {tuple(wanted[name].shape)} by {options.name}"
@@ -79,26 +84,39 @@ def write_elmo(folder: Path, backbone: Any) -> None:
 
 def read_options(found: Any, place: str) -> BiLMConfig:
     try:
-        lstm, cnn = found["lstm"], found["char_cnn"]
-        if cnn["max_characters_per_token"] != LETTERS or cnn["n_characters"] not in (CHARACTERS, CHARACTERS - 1):
-            raise SesameError(f"{place}: words of {LETTERS} letters out of {CHARACTERS} are known here, not these")
-        if lstm.get("cell_clip") != lstm.get("proj_clip"):
-            raise SesameError(f"{place}: cell_clip and proj_clip differ; here they are one number, make them equal")
-        filters = tuple((int(width), int(count)) for width, count in cnn["filters"])
-        return BiLMConfig(
-            vocab=len(SPECIALS) + 256,
-            width=2 * int(lstm["projection_dim"]),
-            depth=int(lstm["n_layers"]),
-            cell=int(lstm["dim"]),
-            letter_width=int(cnn["embedding"]["dim"]),
-            filters=filters,
-            highways=int(cnn["n_highway"]),
-            activation=cnn["activation"],
-            residual=bool(lstm.get("use_skip_connections")),
-            clip=float(lstm.get("cell_clip") or 0.0),
-        )
+        return _config(found)
+    except SesameError as error:
+        raise SesameError(f"{place}: {error}") from None
     except (TypeError, ValueError, KeyError) as error:
         raise SesameError(f"{place}: not the options of an ELMo ({error!r}); copy the file again") from error
+
+
+def _config(found: Any) -> BiLMConfig:
+    lstm, cnn = found["lstm"], found["char_cnn"]
+    cells, told = int(lstm["dim"]), int(lstm["projection_dim"])
+    if cnn["max_characters_per_token"] != LETTERS or cnn["n_characters"] not in (CHARACTERS, CHARACTERS - 1):
+        raise SesameError(f"words of {LETTERS} letters out of {CHARACTERS} are known here, not these")
+    if cnn["activation"] not in ("relu", "tanh"):
+        raise SesameError(f"the activation {cnn['activation']!r} is not known here; ELMo's are relu and tanh")
+    if lstm.get("cell_clip") != lstm.get("proj_clip"):
+        raise SesameError("cell_clip and proj_clip differ; here they are one number, make them equal")
+    if told >= cells:
+        raise SesameError(
+            f"projection_dim is {told} and dim {cells}; only LSTMs that give out fewer numbers than they keep are "
+            "known here, take another ELMo"
+        )
+    return BiLMConfig(
+        vocab=len(SPECIALS) + 256,
+        width=2 * told,
+        depth=int(lstm["n_layers"]),
+        cell=cells,
+        letter_width=int(cnn["embedding"]["dim"]),
+        filters=tuple((int(width), int(count)) for width, count in cnn["filters"]),
+        highways=int(cnn["n_highway"]),
+        activation=cnn["activation"],
+        residual=bool(lstm.get("use_skip_connections")),
+        clip=float(lstm.get("cell_clip") or 0.0),
+    )
 
 
 def write_options(c: BiLMConfig) -> dict[str, Any]:
@@ -196,6 +214,9 @@ def _read_hdf5(path: Path) -> dict[str, Tensor]:
             file.visititems(note)
     except (OSError, TypeError) as error:
         raise SesameError(f"{path}: damaged, or not an HDF5 file of numbers ({error}); copy it again") from error
+    for name, tensor in found.items():
+        if bool(tensor.isnan().any()):
+            raise SesameError(f"{path}: {name} holds values that are no numbers (NaN); copy it again")
     return found
 
 

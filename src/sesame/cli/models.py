@@ -112,7 +112,7 @@ def tagger(
     from sesame.taggers import make_tagger
 
     check_new(out)
-    chosen = [*settings, f"lm_at={at}", f"frozen={str(frozen).lower()}"]
+    chosen = [f"lm_at={at}", f"frozen={str(frozen).lower()}", *settings]
     words = {"train": train, "tokenizer": tokenizer, "vectors": vectors, "unknown": unknown}
     make_tagger(out, lm=lm, settings=chosen, seed=seed, **words)  # type: ignore[arg-type]
 

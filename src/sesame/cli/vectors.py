@@ -28,6 +28,7 @@ def vectors(
     Example: sesame vectors corpus.txt --kind fasttext --width 100 --out vectors.bin
     """
     from sesame.cli.show import check_new
+    from sesame.data.streams import PACKED
     from sesame.data.vector_files import write_vectors
     from sesame.data.vector_training import Training, train_vectors
     from sesame.errors import SesameError
@@ -36,7 +37,11 @@ def vectors(
     binary = out.suffix.lower() == ".bin"
     if binary and kind != "fasttext":
         raise SesameError(f"--out {out}: only fastText has n-grams to keep in a .bin file; take .txt")
+    if out.suffix.lower() in PACKED:
+        raise SesameError(f"--out {out}: vectors are written as they are; take .txt, and pack the file yourself")
     check_new(out)
+    if out.is_dir():
+        raise SesameError(f"--out {out}: is a folder; name a file in it, such as {out / 'vectors.txt'}")
     how = Training(kind, width, window, epochs, min_count, most, lowercase, seed, threads, field)
     found, model = train_vectors(text, how)
     if binary:

@@ -71,6 +71,8 @@ def _is_binary(path: Path, head: bytes) -> bool:
     name = path.with_suffix("") if path.suffix.lower() in PACKED else path
     header = _HEADER.match(head)
     if name.suffix.lower() in (".txt", ".vec"):
+        if header is not None and any(byte < 9 for byte in head[header.end() : header.end() + 65536]):
+            raise SesameError(f"{path}: is word2vec's binary format by its bytes and text by its name; name it .bin")
         return False
     if name.suffix.lower() == ".bin":
         if header is None:
@@ -131,7 +133,7 @@ def _text(path: Path, most: int | None, progress: Callable[[int], None]) -> Iter
         place = f"{path}:{number}"
         if not whole:
             raise SesameError(f"{place}: is longer than any vector; check that the file holds vectors")
-        line = line.rstrip(" \t")
+        line = line.strip(" \t")
         if number == 1 and (header := _HEADER.fullmatch(f"{line}\n".encode())):
             promised, width = int(header[1]), int(header[2])
             continue
@@ -148,13 +150,16 @@ def _text(path: Path, most: int | None, progress: Callable[[int], None]) -> Iter
 
 
 def _numbers(place: str, line: str, width: int) -> tuple[str, list[float]]:
-    parts = line.rsplit(" ", width) if "\t" not in line else re.split(r"[ \t]+", line)
     if width < 1:
         raise SesameError(f"{place}: has no numbers; each line is a word and its vector, with spaces between")
+    parts = line.rsplit(" ", width)
+    if "\t" in line or "" in parts:  # columns may be aligned by several spaces
+        parts = re.split(r"[ \t]+", line)
+        parts = [" ".join(parts[:-width]), *parts[-width:]]
     if len(parts) != width + 1 or not parts[0].strip(" "):
         raise SesameError(f"{place}: has {_gaps(line)} numbers and not {width}; each line is a word and its vector")
     try:
-        return parts[0], [float(part) for part in parts[1:]]
+        return parts[0].rstrip(" "), [float(part) for part in parts[1:]]
     except ValueError:
         wrong = next(part for part in parts[1:] if not _is_number(part))
         raise SesameError(

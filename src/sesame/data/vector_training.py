@@ -46,6 +46,8 @@ class Training:
             raise SesameError(unknown(self.kind, dict.fromkeys(KINDS), "--kind", "choice"))
         if min(self.width, self.min_count, self.most, self.threads) < 1 or min(self.window, self.epochs) < 0:
             raise SesameError("--width, --min-count, --most and --threads must be at least 1")
+        if not 0 <= self.seed < 2**32:
+            raise SesameError(f"--seed {self.seed}: lies from 0 to {2**32 - 1}")
 
 
 class Sentences:
@@ -83,7 +85,7 @@ def train_vectors(files: Sequence[str | Path], how: Training) -> tuple[Vectors, 
     )
     if how.kind == "glove":
         return Vectors(tuple(kept), _glove(sentences, kept, how)), None
-    model = _gensim(sentences, {word: counts[word] for word in kept}, how)
+    model = _gensim(sentences, {word: counts[word] for word in kept}, sum(counts.values()), how)
     return Vectors(tuple(kept), np.array([model.wv[word] for word in kept], dtype=np.float32)), model
 
 
@@ -107,7 +109,8 @@ def _glove(sentences: Sentences, kept: list[str], how: Training) -> "np.ndarray[
         return train_glove(pairs, len(kept), how.width, epochs, how.seed, told)
 
 
-def _gensim(sentences: Sentences, counts: dict[str, int], how: Training) -> Any:
+def _gensim(sentences: Sentences, counts: dict[str, int], size: int, how: Training) -> Any:
+    """`size`: words of the text, those without a vector too, for the rate falls by how many were read."""
     try:
         from gensim.models import FastText, Word2Vec
         from gensim.models.word2vec import MAX_WORDS_IN_BATCH
@@ -120,7 +123,6 @@ def _gensim(sentences: Sentences, counts: dict[str, int], how: Training) -> Any:
         workers=how.threads, epochs=epochs, sample=1e-4 if how.kind == "fasttext" else 1e-3,
     )  # fmt: skip
     model.build_vocab_from_freq(counts)
-    size = sum(counts.values())
     sentences = Sentences(sentences.files, how, MAX_WORDS_IN_BATCH)  # of a longer one gensim reads that many, silently
     with bar(how.kind, epochs * corpus_size(sentences.files), "B") as shown:
         sentences.shown = shown

@@ -131,15 +131,20 @@ class Seq2Seq(Objective):
         return agreed(logits, labels, self.smoothing, self.agreement)
 
     def _looked(self, encoded: Encoded, labels: Tensor, table: Tensor) -> Tensor:
-        """What a recurrent decoder's looks add: coverage (See et al. 2017, equation 13, λ = 1) and the gradient of draws."""
+        """What a recurrent decoder's looks add: coverage (See et al. 2017, equation 13, λ = 1) and the gradient of draws.
+
+        A draw answers for all that is paid from it on: smoothed losses and coverage, which has no other gradient then.
+        """
         assert encoded.looked is not None
         told, looked, total = labels != IGNORE, encoded.looked, encoded.last.new_zeros(())
         if looked.repeated is not None:
             total = total + (looked.repeated * told).sum()
         if looked.chosen is not None:
             with torch.no_grad():
-                logits = self.head(encoded.last.flatten(0, 1), table).float()
-                losses = F.cross_entropy(logits, labels.flatten(), reduction="none").view(labels.shape)
+                logits = self.head(encoded.last.flatten(0, 1), table)[:, : self.head.vocab]
+                logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+                losses = F.cross_entropy(logits, labels.flatten(), reduction="none", label_smoothing=self.smoothing)
+                losses = losses.view(labels.shape) + (0.0 if looked.repeated is None else looked.repeated)
             total = total + reinforce(losses, looked.chosen, told)
         return total
 

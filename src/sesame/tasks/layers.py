@@ -19,11 +19,16 @@ LAYERS: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {
     "last": lambda layers: layers[-1],
     "second-to-last": lambda layers: layers[-2],
     "first": lambda layers: layers[0],
-    "sum-last-4": lambda layers: torch.stack(tuple(layers[1:][-4:])).sum(0),
-    "concat-last-4": lambda layers: torch.cat(tuple(layers[1:][-4:]), dim=-1),
-    "sum-all": lambda layers: torch.stack(tuple(layers[1:])).sum(0),
+    "sum-last-4": lambda layers: torch.stack(_upper(layers)[-4:]).sum(0),
+    "concat-last-4": lambda layers: torch.cat(_upper(layers)[-4:], dim=-1),
+    "sum-all": lambda layers: torch.stack(_upper(layers)).sum(0),
 }
 MIX = "mix"
+
+
+def _upper(layers: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Those above the embeddings; a model of one layer, which shows no embeddings (skip-thought), has that one."""
+    return tuple(layers[1:]) or tuple(layers)
 
 
 def choose_layers(name: str, layers: Sequence[Tensor]) -> Tensor:
@@ -33,6 +38,8 @@ def choose_layers(name: str, layers: Sequence[Tensor]) -> Tensor:
         return layers[int(name)]
     if name not in LAYERS:
         raise SesameError(unknown(name, LAYERS, "layers", "choice") + "; or a number")
+    if name == "second-to-last" and len(layers) < 2:
+        raise SesameError('layers "second-to-last": the model has one layer; take "last"')
     return LAYERS[name](layers)
 
 
@@ -44,7 +51,7 @@ class LayerChoice(nn.Module):
         depth = backbone.depth
         self.name = name
         self.mix = ScalarMix(depth + 1) if name == MIX else None
-        self.width = backbone.width * (min(4, depth) if name == "concat-last-4" else 1)
+        self.width = backbone.width * (max(1, min(4, depth)) if name == "concat-last-4" else 1)
         if name != MIX:  # a wrong name is told at once
             choose_layers(name, [torch.empty(1)] * (depth + 1))
 

@@ -70,5 +70,5 @@ def unfreeze(model: Model, adapt: Adapt, progress: float) -> None:
 
 
 def _afresh(module: nn.Module) -> None:
-    if isinstance(module, nn.LayerNorm | nn.LSTM):
+    if isinstance(module, nn.LayerNorm | nn.LSTM | nn.GRU):
         module.reset_parameters()

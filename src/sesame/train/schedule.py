@@ -23,7 +23,7 @@ def cosine(past: float) -> float:
 
 
 def slanted(past: float) -> float:
-    """Slanted triangular, down to 1/32 of the peak (Howard & Ruder 2018)."""
+    """Slanted triangular, down to 1/32 of the peak (Howard & Ruder 2018); its way up begins there too, see `factor`."""
     return (1.0 + (1.0 - past) * 31.0) / 32.0
 
 
@@ -59,4 +59,6 @@ class Schedule:
         if self.kind == "inverse_sqrt":
             return up * math.sqrt(self.warmup / progress) if progress > self.warmup > 0 else up
         past = max(0.0, (progress - self.warmup) / (1.0 - self.warmup))
+        if self.kind == "slanted":  # equation 3: both sides of the triangle end at 1/32
+            return slanted(max(past, 1.0 - up))
         return up * DECAYS[self.kind](past)
