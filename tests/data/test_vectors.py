@@ -54,6 +54,11 @@ def test_every_format_gives_back_what_was_written(tmp_path_factory: pytest.TempP
         assert np.array_equal(found.matrix, vectors.matrix), name
 
 
+def test_four_bytes_that_look_like_a_written_number_are_bytes(tmp_path: Path) -> None:
+    (tmp_path / "c.bin").write_bytes(b"1 1\n0 " + b" \x1d\r1" + b"\n")
+    assert read_vectors(tmp_path / "c.bin").matrix[0, 0] == np.frombuffer(b" \x1d\r1", "<f4")[0]
+
+
 def test_a_name_without_a_known_ending_is_decided_by_looking(tmp_path: Path) -> None:
     vectors = Vectors(("a", "b"), np.array([[0.25, -1.5], [3.0, 1e-3]], np.float32))
     (tmp_path / "one.model").write_bytes(binary(vectors, b"\n"))

@@ -90,9 +90,9 @@ def _is_binary(path: Path, head: bytes) -> bool:
 
 
 def _is_written(line: bytes, width: int) -> bool:
-    """Whether a line is a word and its vector as text."""
-    parts = line.decode("utf-8", "replace").split()
-    return 0 < width < len(parts) and all(map(_is_number, parts[-width:]))
+    """Whether a line is a word and its vector as text: four bytes of a number may look like one with odd blanks before it."""
+    parts = re.split(r"[ \t]+", line.decode("utf-8", "replace").strip(" \t\r"))
+    return 0 < width < len(parts) and all(part.isprintable() and _is_number(part) for part in parts[-width:])
 
 
 def _collect(path: Path, rows: Iterator[Row], most: int | None) -> tuple[list[str], Matrix]:
