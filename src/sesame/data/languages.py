@@ -164,7 +164,8 @@ class LanguagePacker(Packer):
         one, other = self.langs
         first, second = torch.where(swapped, other, one), torch.where(swapped, one, other)
         places = torch.arange(batch.ids.shape[1])[None, :]
-        start = (batch.ids == self.specials.sep).long().argmax(1, keepdim=True) + 1  # text holds no separators
+        text = batch.ids[:, self.front :]  # a class token may be the separator too, as XLM's is; text holds none
+        start = (text == self.specials.sep).long().argmax(1, keepdim=True) + 1 + self.front
         langs = torch.where(places < start, first, second)
         positions = torch.where(places < start, places, places - start) if self.reset else None
         return replace(batch, langs=langs, positions=positions)
