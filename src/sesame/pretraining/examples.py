@@ -15,7 +15,7 @@ from sesame.data.loader import STAIRS, Loader, one_shape
 from sesame.data.neighbor_pack import NeighborPacker
 from sesame.data.order import locate
 from sesame.data.pack import Packer, Part, Specials
-from sesame.data.unit_files import Units
+from sesame.data.unit_files import Units, hidden_whole
 from sesame.objectives.model import Model
 from sesame.pretraining.mixture import Mixture
 from sesame.recipe import Recipe, Stage
@@ -48,10 +48,10 @@ class Examples:
             # A separator says that a document ends. GPT is asked for it, so it must not stand where a block is merely cut.
             cut = self.recipe.continues and stage.packing == "blocks"
             specials = Specials(cls, self.tokenizer.id("sep"), self.tokenizer.id("pad"), end=not cut)
-        words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
-        more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}
+        kind = hidden_whole(stage, self.model.objective.needs_words)
+        more: dict[str, Any] = {"words": kind not in ("", "pieces"), "fixed": self.machine.device.type == "cuda"}
         if isinstance(part, Part):
-            more["units"] = self.units.starts(part.store, stage.units)
+            more["units"] = self.units.starts(part.store, kind)
             assert stage.packing != "answers", "answers come from pairs, which are a mixture"
             if stage.packing == "dialogues":
                 return [DialoguePacker(part, stage.length, specials, **more)]
@@ -77,7 +77,7 @@ class Examples:
             LanguagePacker(
                 source.part, stage.packing if len(source.langs) == 1 else "translations", stage.length, specials,
                 langs=source.langs, reset=reset, short=stage.short,
-                units=self.units.starts(source.part.store, stage.units), **more,
+                units=self.units.starts(source.part.store, kind), **more,
             )
             for source in part.sources
         ]  # fmt: skip
