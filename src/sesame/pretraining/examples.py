@@ -14,10 +14,11 @@ from sesame.data.languages import LanguagePacker, mixed, source_shares
 from sesame.data.loader import STAIRS, Loader, one_shape
 from sesame.data.neighbor_pack import NeighborPacker
 from sesame.data.order import locate
-from sesame.data.pack import Packer, Part, Specials
+from sesame.data.pack import NoExample, Packer, Part, Specials
 from sesame.data.unit_files import Units, hidden_whole
 from sesame.objectives.model import Model
-from sesame.pretraining.mixture import Mixture
+from sesame.pretraining.mixture import Mixture, parts_of
+from sesame.progress import say
 from sesame.recipe import Recipe, Stage
 from sesame.text import Tokenizer
 from sesame.train.accounting import work_of
@@ -136,7 +137,13 @@ class Examples:
         inside = part.sources[0].part if isinstance(part, Mixture) else part
         if inside.tokens() == 0 or (stage.packing in ("pairs", "dialogues") and len(inside.documents) < 2):
             return []
-        [packer] = self.packers(part, replace(stage, short=0.0))  # one measure for all: full rows
+        try:
+            [packer] = self.packers(part, replace(stage, short=0.0))  # one measure for all: full rows
+        except NoExample:
+            if all(inside.store is not other.store for other in parts_of(self.train)):
+                raise  # the user's own held-out text
+            say("what was kept aside of the text makes no example, so nothing is held out; name a text with --valid")
+            return []
         on_cpu = self.machine.device.type == "cpu"
         tokens = (self.recipe.evaluation.tokens or (16_384 if on_cpu else 524_288)) // among
         count = min(len(packer), max(1, tokens // stage.length))
