@@ -245,6 +245,11 @@ def test_texts_and_pairs_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert pairs_by_languages(["en-ru=a=b.tsv", "en-ru=c.tsv"]) == {("en", "ru"): ["a=b.tsv", "c.tsv"]}
     with pytest.raises(SesameError, match="has no language, but other texts have"):
         texts_by_language(["en=a.txt", "b.txt"])
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(SesameError, match=r"the name of a language has letters.*write pt_BR=.*/a\.txt$"):
+        texts_by_language([f"pt-BR={tmp_path}/a.txt", "en=a.txt"])
+    with pytest.raises(SesameError, match=r"the name of a language has letters.*give it another name"):
+        texts_by_language([f"русский={tmp_path}/a.txt"])
     for wrong in ("pairs.tsv", "en=pairs.tsv", "en-en=pairs.tsv"):
         with pytest.raises(SesameError, match="--pairs"):
             pairs_by_languages([wrong])
