@@ -242,6 +242,18 @@ def test_a_crash_changes_no_bit_and_the_folder_opens(tmp_path: Path) -> None:
     run(text, tmp_path / "further", start=str(final), steps=3)
 
 
+def test_what_is_kept_aside_may_have_no_two_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last of 19 sentences of each document is; that ended the run with a sentence about all of the text."""
+    luck = Random(0)
+    documents = ["\n".join(luck.choice(["Bado nulu gefi.", "Gefi bado."]) for _ in range(19)) for _ in range(6)]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    run(tmp_path / "text.txt", tmp_path / "run", steps=1)
+    assert "nothing is held out; name a text with --valid" in capsys.readouterr().err
+    (tmp_path / "lone.txt").write_text("Gefi bado.")
+    with pytest.raises(SesameError, match=r"lone\.txt: has no example"):
+        run(tmp_path / "text.txt", tmp_path / "other", steps=1, valid=[str(tmp_path / "lone.txt")])
+
+
 def story(luck: Random, sentences: int) -> list[str]:
     """Sentences of one subject follow each other; no two of them share words but by chance."""
     subject = luck.randrange(2)

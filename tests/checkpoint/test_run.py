@@ -198,7 +198,7 @@ def test_a_changed_text(tmp_path: Path, trained: Trained) -> None:
         run.bind(["store-2"])  # nothing has been learnt from the first one
         trained.save(run, 1)
         run.bind(["store-2"])
-        with pytest.raises(SesameError, match="the text has changed"):
+        with pytest.raises(SesameError, match="the text has changed since this run began, or its tokenizer"):
             run.bind(["store-1"])
 
 

@@ -95,6 +95,19 @@ def test_either_side_comes_first_and_positions_may_go_on(tmp_path: Path) -> None
     assert batch.langs[:, 0].double().mean() == pytest.approx(0.5, abs=0.05)  # 4.5 deviations
 
 
+def test_a_class_token_that_is_the_separator_too(tmp_path: Path) -> None:
+    """As XLM's "</s>" is: the first side was taken to end at the class token."""
+    part = pairs_part([(5, 6)] * 30, tmp_path)
+    usual = draw(packed(part, 20))
+    batch = draw(LanguagePacker(part, "translations", 20, Specials(SEP, SEP, PAD), langs=(0, 1), reset=True))
+    assert batch.langs is not None
+    assert batch.positions is not None
+    assert usual.langs is not None
+    assert usual.positions is not None
+    assert batch.langs.equal(usual.langs)
+    assert batch.positions.equal(usual.positions)
+
+
 def test_a_pair_with_an_empty_side_is_left_out_and_a_side_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "pairs.jsonl").write_text(
         '{"ru": "x1 . X . x3\\nx5", "en": "x0 x2"}\n{"ru": "", "en": "x0"}\n{"ru": "x7", "en": "x4"}\n'
@@ -232,6 +245,11 @@ def test_texts_and_pairs_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert pairs_by_languages(["en-ru=a=b.tsv", "en-ru=c.tsv"]) == {("en", "ru"): ["a=b.tsv", "c.tsv"]}
     with pytest.raises(SesameError, match="has no language, but other texts have"):
         texts_by_language(["en=a.txt", "b.txt"])
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(SesameError, match=r"the name of a language has letters.*write pt_BR=.*/a\.txt$"):
+        texts_by_language([f"pt-BR={tmp_path}/a.txt", "en=a.txt"])
+    with pytest.raises(SesameError, match=r"the name of a language has letters.*give it another name"):
+        texts_by_language([f"русский={tmp_path}/a.txt"])
     for wrong in ("pairs.tsv", "en=pairs.tsv", "en-en=pairs.tsv"):
         with pytest.raises(SesameError, match="--pairs"):
             pairs_by_languages([wrong])

@@ -91,6 +91,16 @@ def test_parquet(tmp_path: Path) -> None:
     fails(file, "damaged")
 
 
+def test_parquet_columns_with_difficult_names(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    words = arrow.array(["a", "b"])
+    parquet.write_table(arrow.Table.from_arrays([words, words], names=["text", "text"]), file)
+    fails(file, "'text' is there twice")
+    inside = arrow.array([{"b": 1}, {"b": 2}])
+    parquet.write_table(arrow.Table.from_arrays([inside, words], names=["a", "a.b"]), file)
+    assert texts(file, field="a.b") == ["a", "b"]
+
+
 def test_newlines_and_byte_order_mark(tmp_path: Path) -> None:
     assert texts(write(tmp_path / "a.txt", b"\xef\xbb\xbfa\r\nb\r\n\r\nc\r\rd")) == ["a\nb", "c", "d"]
     assert texts(write(tmp_path / "b.txt", "a\x0bb\u2028c\x85d\n \t \ne")) == ["a\x0bb\u2028c\x85d", "e"]
@@ -183,6 +193,28 @@ def test_folders(tmp_path: Path) -> None:
     assert corpus_size([tmp_path]) == 3
 
 
+def test_a_folder_that_cannot_be_read_is_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir()
+    for name in ("a.txt", "closed/b.txt"):
+        write(tmp_path / name, b"x")
+    look = os.scandir
+
+    def refuse(place: str | Path) -> object:
+        if Path(place).name == "closed":
+            raise PermissionError(13, "Permission denied", str(place))
+        return look(place)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(SesameError, match=r"closed: cannot be read \(Permission denied\)"):
+        corpus_files([tmp_path])
+
+
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")).write_bytes(b"x")
+    with pytest.raises(SesameError, match=r"caf\\udce9\.txt: the name of the file is not UTF-8; rename it"):
+        corpus_files([tmp_path])
+
+
 def test_paths_without_text(tmp_path: Path) -> None:
     write(tmp_path / "a.bin", b"x")
     with pytest.raises(SesameError, match=r"no text in this folder.*\.txt.*\.parquet.*\.zst"):
@@ -214,6 +246,12 @@ def test_progress_counts_bytes_on_disk(tmp_path: Path) -> None:
     told: list[int] = []
     assert sum(len(document.text) for document in read_documents(files, progress=told.append)) > 20_000_000
     assert sum(told) == corpus_size(files)
+
+
+def test_a_long_line_that_packs_well_is_cut_too(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.txt.zst", PACKERS[".zst"](b"word " * 600_000 + b"\n\nsecond\n"))
+    assert max(map(len, texts(file))) <= LONGEST_DOCUMENT
+    assert texts(file)[-1] == "second"
 
 
 @pytest.mark.parametrize("unit", ["word ", "x"])

@@ -81,6 +81,12 @@ def test_parquet_knows_the_names_behind_numbers(tmp_path: Path) -> None:
     assert table.place(2).endswith("a.parquet: row 2")
 
 
+def test_parquet_with_one_name_for_two_columns(tmp_path: Path) -> None:
+    columns = [arrow.array(["a", "b"])] * 3
+    parquet.write_table(arrow.Table.from_arrays(columns, names=["text", "text", "label"]), tmp_path / "a.parquet")
+    fails(tmp_path / "a.parquet", "'text' is there twice")
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_delimiter(tmp_path: Path, delimiter: str) -> None:
     rows = [["text", "label"], ["well, well; so|so", "x"], ["no, thanks", "y"], ["a; b", "x"]]

@@ -110,7 +110,8 @@ class Run:
         known = read_json(kept) if kept.is_file() and self._begun() else list(stores)
         if known != list(stores):
             raise SesameError(
-                f"{self.folder}: the text has changed since this run began; bring the old text back or choose another --out"
+                f"{self.folder}: the text has changed since this run began, or its tokenizer; bring the old one back or "
+                "choose another --out"
             )
         write_json(kept, known)
 

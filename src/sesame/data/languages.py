@@ -48,6 +48,8 @@ def texts_by_language(texts: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for text in texts:
         match = None if Path(text).exists() else NAMED.fullmatch(text)
+        if match is None and not Path(text).exists():
+            _check_language(text)
         language, path = match.groups() if match else ("", text)
         found.setdefault(language, []).append(path)
     if "" in found and len(found) > 1:
@@ -58,13 +60,27 @@ def texts_by_language(texts: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
+def _check_language(text: str) -> None:
+    """Complain of "pt-BR=a.txt", which is no file, but would be one without its language."""
+    language, _, path = text.partition("=")
+    if language and path and Path(path).exists():
+        plain = re.sub(r"\W", "_", language)
+        raise SesameError(
+            f"{text}: the name of a language has letters of a to z, digits and _, a letter first; "
+            + (f"write {plain}={path}" if NAMED.fullmatch(f"{plain}={path}") else "give it another name")
+        )
+
+
 def pairs_by_languages(texts: Sequence[str]) -> dict[Pair, list[str]]:
     """["en-ru=pairs.tsv"] by the two languages."""
     found: dict[Pair, list[str]] = {}
     for text in texts:
         match = PAIRED.fullmatch(text)
         if match is None:
-            raise SesameError(f"--pairs {text}: write the two languages and a file, such as en-ru=pairs.tsv")
+            raise SesameError(
+                f"--pairs {text}: write the two languages and a file, such as en-ru=pairs.tsv; the name of a language "
+                "has letters of a to z, digits and _"
+            )
         first, second, path = match.groups()
         if first == second:
             raise SesameError(f"--pairs {text}: both sides are {first}; a translation has two languages")
@@ -164,7 +180,8 @@ class LanguagePacker(Packer):
         one, other = self.langs
         first, second = torch.where(swapped, other, one), torch.where(swapped, one, other)
         places = torch.arange(batch.ids.shape[1])[None, :]
-        start = (batch.ids == self.specials.sep).long().argmax(1, keepdim=True) + 1  # text holds no separators
+        text = batch.ids[:, self.front :]  # a class token may be the separator too, as XLM's is; text holds none
+        start = (text == self.specials.sep).long().argmax(1, keepdim=True) + 1 + self.front
         langs = torch.where(places < start, first, second)
         positions = torch.where(places < start, places, places - start) if self.reset else None
         return replace(batch, langs=langs, positions=positions)

@@ -42,6 +42,10 @@ _NO_ROWS = {
 }
 
 
+class NoExample(SesameError):
+    """A text in which a packing finds nothing."""
+
+
 @dataclass(frozen=True)
 class Part:
     """Some documents of a store: sentence ranges [first, end), (D, 2). Training text and held-out text are two parts."""
@@ -125,7 +129,7 @@ class Packer:
         self.stream = stream(self.documents, self.offsets)
         if len(self.rows) == 0:
             why = _NO_ROWS.get(kind, f"has no example of length {length}; give more text")
-            raise SesameError(f"{part.store.files[0]}: {why}")
+            raise NoExample(f"{part.store.files[0]}: {why}")
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -68,7 +68,18 @@ def corpus_files(paths: Sequence[str | Path]) -> list[Path]:
         files.append(path)
     if not files:
         raise SesameError("no text was given; name at least one file or folder")
+    for file in files:
+        _check_name(file)
     return files
+
+
+def _check_name(file: Path) -> None:
+    """A run and a store keep the names of their files as text."""
+    try:
+        str(file).encode()
+    except UnicodeEncodeError:
+        shown = ascii(str(file))[1:-1]
+        raise SesameError(f"{shown}: the name of the file is not UTF-8; rename it") from None
 
 
 def corpus_size(paths: Sequence[str | Path]) -> int:
@@ -119,7 +130,7 @@ def _inner_suffix(path: Path) -> tuple[str, bool]:
 def _files_below(folder: Path) -> list[Path]:
     known = (*TEXT, *JSON_LINES, PARQUET)
     found, seen = [], set()
-    for place, folders, names in os.walk(folder, followlinks=True):
+    for place, folders, names in os.walk(folder, onerror=_unreadable, followlinks=True):
         real = os.path.realpath(place)
         if real in seen:  # a link that leads back up
             folders.clear()
@@ -135,6 +146,11 @@ def _files_below(folder: Path) -> list[Path]:
     for file in found:
         file_kind(file)
     return sorted(found)
+
+
+def _unreadable(error: OSError) -> None:
+    """A folder that cannot be looked into would be missing in silence."""
+    raise SesameError(f"{error.filename}: cannot be read ({error.strerror}); check the folder and its permissions")
 
 
 def _read_text(path: Path, field: str, progress: Progress | None) -> Iterator[Document]:
@@ -238,7 +254,7 @@ def _parquet_records(path: Path, field: str, progress: Progress | None) -> Itera
             _check_column(table.schema_arrow, field, path)
             size, rows, row, told = path.stat().st_size, max(1, table.metadata.num_rows), 0, 0
             for batch in table.iter_batches(batch_size=128, columns=[field]):
-                for text in batch.column(0).to_pylist():
+                for text in batch.column(field).to_pylist():
                     row += 1
                     if text is None:
                         raise SesameError(f"{path}: row {row} of {field!r} is null; drop such rows first")
@@ -258,6 +274,8 @@ def _check_column(schema: Any, field: str, path: Path) -> None:
         raise SesameError(
             f"{path}: has no column {field!r}; its columns are {', '.join(schema.names)}, choose one of them"
         )
+    if schema.names.count(field) > 1:
+        raise SesameError(f"{path}: the column {field!r} is there twice; rename one of them")
     kind = schema.field(field).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
     if not (types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"):

@@ -117,8 +117,8 @@ def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
     try:
         while data := data or raw.read(1 << 17):
             frame = frame or frames.decompressobj()
-            if block := frame.decompress(data):
-                yield block
+            block = frame.decompress(data)  # text that repeats itself may be a thousand times as long
+            yield from (block[start : start + BLOCK] for start in range(0, len(block), BLOCK))
             data = frame.unused_data if frame.eof else b""
             frame = None if frame.eof else frame
     except zstandard.ZstdError as error:

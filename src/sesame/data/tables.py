@@ -352,6 +352,9 @@ def _read_parquet(path: Path) -> Table:
     try:
         with parquet.ParquetFile(path) as table:
             columns = list(table.schema_arrow.names)
+            for name in columns:
+                if columns.count(name) > 1:
+                    raise SesameError(f"{path}: the column {name!r} is there twice; rename one of them")
             names = _class_names(table.schema_arrow.metadata or {})
             rows = [row for batch in table.iter_batches(batch_size=1024) for row in batch.to_pylist()]
     except (arrow.ArrowException, OSError) as error:

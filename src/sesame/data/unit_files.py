@@ -83,6 +83,11 @@ def wanted_entities(path: str | None, stages: Mapping[str, Hiding]) -> tuple[str
     return tuple(read_entities(path)) if path else ()
 
 
+def hidden_whole(stage: Hiding, needs_words: bool) -> Kind:
+    """What a stage's masks hide whole; where it leaves that to an objective that wants words, those."""
+    return "words" if stage.units == "" and needs_words else stage.units
+
+
 def fingerprint(entities: Sequence[str]) -> str:
     """Says which entities a run was trained with."""
     return hashlib.blake2b("\n".join(sorted(entities)).encode(), digest_size=12).hexdigest()
@@ -101,6 +106,8 @@ class Units:
             kind = "phrases"
         if kind in ("", "pieces"):
             return None
+        if kind == "words" and not self.spaceless.any():
+            return store.word_starts
         named = [FORMAT, units.THRESHOLD, units.LEAST, units.ROUNDS, units.SAMPLE, kind]
         sequences = self.sequences if kind == "entities" else []
         digest = hashlib.blake2b(json.dumps([named, sequences]).encode(), digest_size=8).hexdigest()
@@ -145,7 +152,12 @@ class Units:
         )
 
     def _words(self, store: Store) -> Starts:
-        return _opened(store, store.word_starts, self._pieces(lambda piece: _SPACELESS.search(piece) is not None))
+        return _opened(store, store.word_starts, self.spaceless)
+
+    @cached_property
+    def spaceless(self) -> npt.NDArray[np.bool_]:
+        """The pieces in scripts that put no spaces between words. (V,)"""
+        return self._pieces(lambda piece: _SPACELESS.search(piece) is not None)
 
     def _pieces(self, wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
         """The pieces that are so; control tokens never are. (V,)"""

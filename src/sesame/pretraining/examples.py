@@ -14,10 +14,11 @@ from sesame.data.languages import LanguagePacker, mixed, source_shares
 from sesame.data.loader import STAIRS, Loader, one_shape
 from sesame.data.neighbor_pack import NeighborPacker
 from sesame.data.order import locate
-from sesame.data.pack import Packer, Part, Specials
-from sesame.data.unit_files import Units
+from sesame.data.pack import NoExample, Packer, Part, Specials
+from sesame.data.unit_files import Units, hidden_whole
 from sesame.objectives.model import Model
-from sesame.pretraining.mixture import Mixture
+from sesame.pretraining.mixture import Mixture, parts_of
+from sesame.progress import say
 from sesame.recipe import Recipe, Stage
 from sesame.text import Tokenizer
 from sesame.train.accounting import work_of
@@ -48,10 +49,10 @@ class Examples:
             # A separator says that a document ends. GPT is asked for it, so it must not stand where a block is merely cut.
             cut = self.recipe.continues and stage.packing == "blocks"
             specials = Specials(cls, self.tokenizer.id("sep"), self.tokenizer.id("pad"), end=not cut)
-        words = self.model.objective.needs_words if stage.units == "" else stage.units != "pieces"
-        more: dict[str, Any] = {"words": words, "fixed": self.machine.device.type == "cuda"}
+        kind = hidden_whole(stage, self.model.objective.needs_words)
+        more: dict[str, Any] = {"words": kind not in ("", "pieces"), "fixed": self.machine.device.type == "cuda"}
         if isinstance(part, Part):
-            more["units"] = self.units.starts(part.store, stage.units)
+            more["units"] = self.units.starts(part.store, kind)
             assert stage.packing != "answers", "answers come from pairs, which are a mixture"
             if stage.packing == "dialogues":
                 return [DialoguePacker(part, stage.length, specials, **more)]
@@ -77,7 +78,7 @@ class Examples:
             LanguagePacker(
                 source.part, stage.packing if len(source.langs) == 1 else "translations", stage.length, specials,
                 langs=source.langs, reset=reset, short=stage.short,
-                units=self.units.starts(source.part.store, stage.units), **more,
+                units=self.units.starts(source.part.store, kind), **more,
             )
             for source in part.sources
         ]  # fmt: skip
@@ -136,7 +137,13 @@ class Examples:
         inside = part.sources[0].part if isinstance(part, Mixture) else part
         if inside.tokens() == 0 or (stage.packing in ("pairs", "dialogues") and len(inside.documents) < 2):
             return []
-        [packer] = self.packers(part, replace(stage, short=0.0))  # one measure for all: full rows
+        try:
+            [packer] = self.packers(part, replace(stage, short=0.0))  # one measure for all: full rows
+        except NoExample:
+            if all(inside.store is not other.store for other in parts_of(self.train)):
+                raise  # the user's own held-out text
+            say("what was kept aside of the text makes no example, so nothing is held out; name a text with --valid")
+            return []
         on_cpu = self.machine.device.type == "cpu"
         tokens = (self.recipe.evaluation.tokens or (16_384 if on_cpu else 524_288)) // among
         count = min(len(packer), max(1, tokens // stage.length))

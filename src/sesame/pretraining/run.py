@@ -27,7 +27,7 @@ from sesame.checkpoint.speech import answer_frame
 from sesame.data.batch import Batch
 from sesame.data.loader import STAIRS
 from sesame.data.order import locate
-from sesame.data.unit_files import Units, wanted_entities
+from sesame.data.unit_files import Units, hidden_whole, wanted_entities
 from sesame.errors import SesameError
 from sesame.nn.embeddings import Embeddings, lengthened
 from sesame.objectives import Term
@@ -128,7 +128,8 @@ class _Job:
             self.written = Written(*given, family, found.speech, untouched)
             units = Units(self.tokenizer, wanted_entities(self.wishes.entities, self.recipe.stages))
             for stage, part in product(self.recipe.stages.values(), (*parts_of(found.train), *parts_of(found.valid))):
-                units.starts(part.store, stage.units)  # now, not on the clock of a stage
+                kind = hidden_whole(stage, self.model.objective.needs_words)
+                units.starts(part.store, kind)  # now, not on the clock of a stage
             self.examples = Examples(
                 self.recipe,
                 self.tokenizer,
