@@ -220,7 +220,7 @@ class Prompter:
 
     def _ids(self, text: str) -> list[int]:
         if self.voice.start:
-            return self.tokenizer.encode(text, special=True, literal=True).ids
+            return self.tokenizer.encode(self.voice.read(text), special=True, literal=True).ids
         ids = [*self.voice.before, *self.tokenizer.encode(text, literal=True).ids]
         return ids or [*self.voice.end[:1]]  # nothing at all: what stands before every text
 

@@ -30,6 +30,11 @@ class Voice:
     before: tuple[int, ...] = ()  # tokens before a prompt
     reverse: bool = False  # sources are read from their end, as in training
     last: int | None = None  # what `Settings.force_end` forces, where it is not the one token of `end`
+    plain: bool = False  # runs of white space in a source are one space, as in training
+
+    def read(self, text: str) -> str:
+        """A source as the model knows sources."""
+        return " ".join(text.split()) if self.plain else text
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,9 @@ def _inputs(
     """Ids as the model reads them; of what does not fit, people are told the places, by default the texts' numbers."""
     answers = bool(voice.start)
     places = places or [f"{'text' if answers else 'prompt'} {number}" for number in range(1, len(texts) + 1)]
-    inputs = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), special=answers, literal=True)]
+    inputs = [
+        encoding.ids for encoding in tokenizer.encode_batch(list(map(voice.read, texts)), special=answers, literal=True)
+    ]
     if not answers:
         inputs = [[*voice.before, *ids] for ids in inputs]
     for place, ids in zip(places, inputs, strict=True):
