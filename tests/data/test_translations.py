@@ -125,6 +125,19 @@ def test_headings_are_no_pairs_and_tell_which_side_is_which(name: str, tmp_path:
     assert found == [("a dog", "ein Hund"), ("yes", "ja")]
 
 
+@pytest.mark.parametrize("mark", ["\t", ",", ";"])
+def test_a_heading_of_languages_is_no_pair(mark: str, tmp_path: Path) -> None:
+    """Also where nobody said which languages they are: "en" was learnt, and scored, as a source that means "de"."""
+    file = tmp_path / ("a.tsv" if mark == "\t" else "a.csv")
+    file.write_text(f"en{mark}pt-BR\na dog{mark}um cão\nyes{mark}sim\n")
+    wanted = [("a dog", "um cão"), ("yes", "sim")]
+    assert find_columns(file, None, None) == ("en", "pt-BR")
+    for fields in (None, ("en", "pt-BR")):
+        assert [(pair.source, pair.target) for pair in read_pairs([file], fields)] == wanted
+    file.write_text(f"no{mark}nein\nyes{mark}ja\n")
+    assert [pair.target for pair in read_pairs([file])] == ["nein", "ja"], "one code alone is a word"
+
+
 def test_a_table_without_names_says_what_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "a.tsv"
     file.write_text("a dog\tein Hund\tTatoeba 12\nyes\tja\tTatoeba 13\n")

@@ -13,12 +13,14 @@ A pair with an empty side is left out; `Counted` tells how many.
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from sesame.data.language_codes import are_languages
 from sesame.data.streams import Progress, lines
 from sesame.data.tables import Table, fold, inner_suffix, read_table, without_lone_surrogates
 from sesame.errors import SesameError
@@ -112,7 +114,7 @@ def find_columns(path: str | Path, source: str | None, target: str | None) -> tu
         return None
     if _kind(file) == "json" and isinstance(_first_row(file).get("translation"), dict):
         return (source, target) if source and target else None
-    table = read_table(file, [name for name in (source, target) if name] or GUESSED)
+    table = read_table(file, [name for name in (source, target) if name] or _heading_names(file))
     named = [
         None if name is None else _column(table, name, role) for name, role in ((source, "source"), (target, "target"))
     ]
@@ -136,6 +138,15 @@ def _guess(table: Table) -> tuple[str, str] | None:
     """The columns whose names say that they are source and answer."""
     found = next((pair for pair in GUESSES if all(name in table.folded for name in pair)), None)
     return None if found is None else (table.folded[found[0]], table.folded[found[1]])
+
+
+def _heading_names(file: Path) -> list[str]:
+    """Names that tell a heading from a row: those of source and answer, and the languages if the first line names two."""
+    if inner_suffix(file) not in (*TABLE, ".csv"):
+        return GUESSED
+    first = next((text for _, text, _ in lines(file, LONGEST, None) if text.strip()), "")
+    cells = [cell.strip(' "') for cell in re.split("[\t,;|]", first)]
+    return [*GUESSED, *cells] if are_languages(cells) else GUESSED
 
 
 def _first_row(file: Path) -> dict[str, Any]:
@@ -238,7 +249,7 @@ def _headed(file: Path) -> tuple[str, str] | None:
 
 def _is_heading(cells: list[str], place: str) -> bool:
     """Whether the first line of a table is a heading; says so, and which columns are taken where there are more than two."""
-    if (fold(cells[0]), fold(cells[1])) in GUESSES:
+    if (fold(cells[0]), fold(cells[1])) in GUESSES or are_languages(cells[:2]):
         say(f"{place}: is taken for a heading")
         return True
     if len(cells) > 2 and cells[0].strip().isdigit():
@@ -251,7 +262,7 @@ def _is_heading(cells: list[str], place: str) -> bool:
 
 
 def _columns(file: Path, fields: tuple[str, str] | None) -> Iterator[Pair]:
-    table = read_table(file, fields or GUESSED)
+    table = read_table(file, fields or _heading_names(file))
     fields = fields or _guess(table)
     if fields is None and (not table.header or len(table.columns) == 2):
         fields = (table.columns[0], table.columns[1]) if len(table.columns) > 1 else None
