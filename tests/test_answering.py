@@ -1,6 +1,7 @@
 """Pairs of texts: translation and fine-tuning learn small languages, go on after a crash, write down what they saw."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,24 @@ def test_white_space_in_a_source_is_read_as_it_was_learnt(tmp_path: Path) -> Non
     speech = load_parts(stranger(tmp_path / "stranger", "bart")).speech
     assert speech is not None, "and others read a text as it is written"
     assert not speech.plain
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        ({"alpha": math.nan}, "generate.alpha is nan"),  # was said when the first seed had been trained
+        ({"epochs": math.nan}, "--epochs nan: passes over the pairs lie above 0"),  # was a traceback
+        ({"epochs": -1.0}, "--epochs -1.0: passes"),  # was one step
+        ({"rate": 0.0}, "optimizer.rate is 0.0"),  # was the usual rate
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused_before_a_pair_is_read(
+    wish: dict[str, float], why: str, tmp_path: Path
+) -> None:
+    start = stranger(tmp_path / "start", "t5")
+    with pytest.raises(SesameError, match=why):
+        sesame.finetune(start, "seq2seq", tmp_path / "none.tsv", tmp_path / "run", **wish)
+    assert not (tmp_path / "run").exists()
 
 
 def test_passes_that_must_agree_need_dropout(tmp_path: Path) -> None:
