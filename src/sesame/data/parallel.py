@@ -5,8 +5,8 @@ Three shapes, each plain or packed (.gz .xz .zst .bz2):
 - a table with a tab between the two (.tsv), whose first line is a heading if it names the languages, or says "source" and
   "target" or the like; with names of columns any table of `tables.py` (CSV, TSV, Parquet), whose first two columns are taken
   where it has no heading;
-- JSON lines (.jsonl), the two texts in fields that the user names, or the only two that hold text, or as Hugging Face's
-  datasets have them: {"translation": {"en": ..., "de": ...}}.
+- JSON lines (.jsonl), the two texts in fields that the user names, or the only two that hold text, or, here and in Parquet,
+  as Hugging Face's datasets have them: {"translation": {"en": ..., "de": ...}}.
 
 A pair with an empty side is left out; `Counted` tells how many.
 """
@@ -14,7 +14,7 @@ A pair with an empty side is left out; `Counted` tells how many.
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -112,9 +112,7 @@ def find_columns(path: str | Path, source: str | None, target: str | None) -> tu
         if source or target:
             raise SesameError(f"{file}: plain text has no columns; leave --source and --target out")
         return None
-    if _kind(file) == "json" and isinstance(_first_row(file).get("translation"), dict):
-        return (source, target) if source and target else None
-    table = read_table(file, [name for name in (source, target) if name] or _heading_names(file))
+    table = _table(file, [name for name in (source, target) if name] or _heading_names(file))
     named = [
         None if name is None else _column(table, name, role) for name, role in ((source, "source"), (target, "target"))
     ]
@@ -138,6 +136,16 @@ def _guess(table: Table) -> tuple[str, str] | None:
     """The columns whose names say that they are source and answer."""
     found = next((pair for pair in GUESSES if all(name in table.folded for name in pair)), None)
     return None if found is None else (table.folded[found[0]], table.folded[found[1]])
+
+
+def _table(file: Path, given: Collection[str]) -> Table:
+    """A table; of one whose rows hold translations, these."""
+    table = read_table(file, given)
+    inner = next((found for _, row in table.rows if isinstance(found := row.get("translation"), dict)), None)
+    if inner is None:
+        return table
+    rows = [(line, row.get("translation") or dict.fromkeys(inner)) for line, row in table.rows]
+    return Table(file, list(inner), rows)
 
 
 def _heading_names(file: Path) -> list[str]:
@@ -177,7 +185,7 @@ def named_fields(paths: Sequence[str | Path], languages: tuple[str, str]) -> tup
 def _names(file: Path, wanted: tuple[str, str]) -> set[str]:
     """The fields of the first line, or the columns of a table."""
     if _kind(file) == "whole":
-        return set(read_table(file, wanted).folded)
+        return set(_table(file, wanted).folded)
     first = next((text for _, text, whole in lines(file, LONGEST, None) if text.strip() and whole), "")
     if _kind(file) == "table":
         return {fold(cell) for cell in first.split("\t")}
@@ -262,7 +270,7 @@ def _is_heading(cells: list[str], place: str) -> bool:
 
 
 def _columns(file: Path, fields: tuple[str, str] | None) -> Iterator[Pair]:
-    table = read_table(file, fields or _heading_names(file))
+    table = _table(file, fields or _heading_names(file))
     fields = fields or _guess(table)
     if fields is None and (not table.header or len(table.columns) == 2):
         fields = (table.columns[0], table.columns[1]) if len(table.columns) > 1 else None
