@@ -28,7 +28,9 @@ from sesame.evaluate.rouge import Letters, rouge_each
 from sesame.evaluate.statistics import Floats, bootstrap_interval, micro_f1, paired_bootstrap, paired_bootstrap_metric
 from sesame.evaluate.translation import Bleu, ChrF, compare_systems, corpus_score
 from sesame.files import read_json
+from sesame.generate import Settings
 from sesame.progress import bar, say
+from sesame.tasks.speak import tell_cut
 from sesame.train.precision import choose_machine
 
 CORPUS: dict[str, Bleu | ChrF] = {"bleu": Bleu(), "chrf": ChrF()}
@@ -190,7 +192,8 @@ def answer_all(parts: Parts, sides: Sides, *, shown_as: str = "answer", **settin
     """The best answer to each source."""
     with bar(shown_as, len(sides), "texts") as shown:
         found = answers(parts, sides.sources, settings, shown=shown, places=sides.places)
-    return [said[0].text if said else "" for said in found]
+    tell_cut([said[0] for said in found], settings.get("most", Settings.most))
+    return [said[0].text for said in found]
 
 
 def open_answering(model: str, device: str) -> Parts:

@@ -1,7 +1,7 @@
 """Texts to texts: sources are answered, prompts are continued, in batches of similar length.
 
 A source or prompt that does not fit is never cut in silence: sources lose their end and are counted, a prompt that leaves no
-room for a continuation is refused.
+room for a continuation is refused, an answer that is cut at the greatest length is told.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,6 +80,16 @@ def speak(
         if shown is not None:
             shown.advance(len(rows))
     return found
+
+
+def tell_cut(answers: Sequence[Said], most: int) -> None:
+    """Answers that had no room for their end are told; BART's end is forced upon the last token."""
+    cut = [len(said.ids) + said.ended for said in answers if not said.ended or len(said.ids) + 1 >= most]
+    if cut:
+        say(
+            f"{len(cut):,} of {len(answers):,} answers do not end within {max(cut)} tokens and are cut; --most allows more, "
+            "as far as the model takes them"
+        )
 
 
 def _text(tokenizer: Tokenizer, prompt: list[int], ids: list[int]) -> str:
