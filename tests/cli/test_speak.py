@@ -115,6 +115,15 @@ def test_answers_that_are_cut_are_told(cli: Cli, answers: Path, decoder: Path, t
     assert "do not end" not in cli("generate", decoder, "wa", "--most", 2, "--greedy").fine().err
 
 
+def test_a_prefix_that_was_taught_is_missed(cli: Cli, answers: Path, tmp_path: Path) -> None:
+    data = tmp_path / "test.tsv"
+    data.write_text("wa wb\twc\nwd\twe wf\n")
+    (answers / "sesame.toml").write_text('[run]\nprefix = "wk: "\n')
+    call, told = ("evaluate", answers, "--data", data, "--beams", 1), "was taught with the prefix 'wk: '"
+    assert told in cli(*call).fine().err
+    assert told not in cli(*call, "--prefix", "wk: ").fine().err
+
+
 def test_what_is_too_long_is_told_by_its_line(cli: Cli, answers: Path, decoder: Path, tmp_path: Path) -> None:
     """Lines of the file, empty ones and all; and no more than five of them."""
     long, file = " ".join(["wb"] * 40), tmp_path / "sources.txt"

@@ -176,13 +176,17 @@ def _column(table: Table, name: str, role: str) -> str:
 
 def named_fields(paths: Sequence[str | Path], languages: tuple[str, str]) -> tuple[str, str] | None:
     """The languages, if JSON lines call their fields so, or tables their columns; their order then does not matter."""
+    return languages if has_fields(paths, languages) else None
+
+
+def has_fields(paths: Sequence[str | Path], names: Collection[str]) -> bool:
+    """Whether all tables and JSON lines among the files, and there are some, have columns or fields of these names."""
     files = [Path(path) for path in paths]
     tables = [file for file in files if file.is_file() and _kind(file) != "text"]
-    named = all(_names(file, languages) >= {fold(name) for name in languages} for file in tables)
-    return languages if tables and named else None
+    return bool(tables) and all(_names(file, names) >= set(map(fold, names)) for file in tables)
 
 
-def _names(file: Path, wanted: tuple[str, str]) -> set[str]:
+def _names(file: Path, wanted: Collection[str]) -> set[str]:
     """The fields of the first line, or the columns of a table."""
     if _kind(file) == "whole":
         return set(_table(file, wanted).folded)
