@@ -14,6 +14,7 @@ from sesame.data.answer_pack import AnswerPacker
 from sesame.data.batch import IGNORE
 from sesame.data.build import build_pairs
 from sesame.data.pack import Specials, hold_out
+from sesame.errors import SesameError
 from sesame.finetuning import answering
 from sesame.pretraining.preparation import Ingredients
 from sesame.pretraining.wishes import Wishes
@@ -87,6 +88,21 @@ def test_the_loss_is_that_of_transformers(family: str, tmp_path: Path) -> None:
             input_ids=sources["input_ids"], attention_mask=sources["attention_mask"], labels=labels
         ).loss  # fmt: skip
     torch.testing.assert_close(term.total / term.count, wanted, rtol=1e-7, atol=0)  # T5 there takes means in 32 bits
+
+
+def test_distances_have_no_end(tmp_path: Path) -> None:
+    """T5's config names a length that nothing depends on: it is taught as long texts as any other."""
+    for family, more in (("t5", {"n_positions": 16}), ("bart", {})):
+        parts = load_parts(stranger(tmp_path / family, family, **more))
+        packer = packer_of(parts, tmp_path)
+        assert parts.tokenizer is not None
+        ingredients = Ingredients(parts.tokenizer, packer.part, packer.part, parts)
+        wishes = Wishes("answer", (), tmp_path / "run", start=family)
+        if family == "t5":
+            ingredients.model(wishes, resolve("answer"), None, False)  # type: ignore[arg-type]
+        else:
+            with pytest.raises(SesameError, match=r"bart: takes 32 tokens; .* so set stages\.main\.length=32"):
+                ingredients.model(wishes, resolve("answer"), None, False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("family", ["t5", "bart"])

@@ -1,6 +1,7 @@
 """Pairs of texts: translation and fine-tuning learn small languages, go on after a crash, write down what they saw."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ import sesame
 from sesame.api import Loaded
 from sesame.backbones import EncoderDecoder
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
+from sesame.checkpoint.folder import load_parts
 from sesame.data.answer_pack import AnswerPacker, bucketed
 from sesame.data.build import build_pairs
 from sesame.data.loader import Loader
 from sesame.data.pack import Specials, hold_out
 from sesame.errors import SesameError
+from sesame.explain.alignment import told_and_read
 from sesame.finetuning.answering import Sides, Wishes, _mix, _split
 from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model
@@ -65,6 +68,40 @@ def test_a_stranger_learns_to_reverse(tmp_path: Path) -> None:
     wishes: dict[str, Any] = {"steps": 600, "rate": 4e-3, "beams": 1, "settings": QUICK, "device": "cpu"}
     model = sesame.finetune(start, "seq2seq", train, tmp_path / "run", valid=valid, seeds=1, seed=0, **wishes)
     assert exact(model, "reverse") > 0.95
+
+
+def test_white_space_in_a_source_is_read_as_it_was_learnt(tmp_path: Path) -> None:
+    """Pairs are learnt and scored with single spaces, so a line with a space too many must not be another source."""
+    file = write_rows(tmp_path / "pairs.tsv", rows("copy", 40, 0))
+    small = (*TINY, "backbone.width=16", "backbone.inner=16", "backbone.depth=1")
+    model = sesame.pretrain("transformer", pairs=[f"aa-bb={file}"], out=tmp_path / "run", steps=1, settings=small)
+    plain, *odd = "ba be da", " ba be da", "ba  be\u00a0da ", "ba be\nda"
+    encoded = [model.tokenizer.encode(text).ids for text in (plain, *odd)]
+    assert all(ids != encoded[0] for ids in encoded[1:]), "this tokenizer tells them apart"
+    wanted, *others = (model.translate(text, beams=1, most=5)[0][0] for text in (plain, *odd))
+    assert all(said == wanted for said in others)
+    assert all(told_and_read(model.parts, text, "ba").read == [*encoded[0], model.tokenizer.id("sep")] for text in odd)
+    speech = load_parts(stranger(tmp_path / "stranger", "bart")).speech
+    assert speech is not None, "and others read a text as it is written"
+    assert not speech.plain
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        ({"alpha": math.nan}, "generate.alpha is nan"),  # was said when the first seed had been trained
+        ({"epochs": math.nan}, "--epochs nan: passes over the pairs lie above 0"),  # was a traceback
+        ({"epochs": -1.0}, "--epochs -1.0: passes"),  # was one step
+        ({"rate": 0.0}, "optimizer.rate is 0.0"),  # was the usual rate
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused_before_a_pair_is_read(
+    wish: dict[str, float], why: str, tmp_path: Path
+) -> None:
+    start = stranger(tmp_path / "start", "t5")
+    with pytest.raises(SesameError, match=why):
+        sesame.finetune(start, "seq2seq", tmp_path / "none.tsv", tmp_path / "run", **wish)
+    assert not (tmp_path / "run").exists()
 
 
 def test_passes_that_must_agree_need_dropout(tmp_path: Path) -> None:

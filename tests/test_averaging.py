@@ -10,12 +10,13 @@ from torch import nn
 
 import sesame
 from sesame.averaging import average, last_checkpoints
-from sesame.checkpoint.folder import load_parts, save_parts
+from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.errors import SesameError
+from sesame.tasks import TaskConfig, build_task
 from sesame.train.optim import OptimConfig, build_optimizer, load_optimizer, optimizer_tensors
 from tests.answer_toys import rows, stranger, write_rows
 from tests.crashes import crash_while_saving
-from tests.tasks.toys import start_folder
+from tests.tasks.toys import encoder, start_folder, toy_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread_for_all")
 
@@ -88,6 +89,22 @@ def test_unlike_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SesameError, match="holds no run"):
         last_checkpoints(tmp_path / "t5", 2)
     assert not (tmp_path / "mean").exists()
+
+
+def test_weights_of_one_shape_that_mean_other_things_are_refused(tmp_path: Path) -> None:
+    """Heads, activations and labels have no shape of their own: the mean had those of the first model."""
+    tokenizer = start_folder(tmp_path / "start", width=32)
+    for name, heads, labels in (("one", 2, ("no", "yes")), ("wide", 4, ("no", "yes")), ("turned", 2, ("yes", "no"))):
+        backbone = encoder(len(toy_tokenizer()), width=32, heads=heads, dropout=0.1 * (name == "turned"))
+        task = build_task("label", TaskConfig("classify", labels), backbone)
+        (tmp_path / name).mkdir()
+        save_parts(
+            tmp_path / name, Parts(backbone, task.heads(), load_parts(tokenizer).tokenizer, tasks={"label": task})
+        )
+    average([tmp_path / "one", tmp_path / "one"], tmp_path / "mean")
+    for other, why in (("wide", r"backbone\.heads: 4 here, 2 in "), ("turned", r"labels of the task label")):
+        with pytest.raises(SesameError, match=why):
+            average([tmp_path / "one", tmp_path / other], tmp_path / "other")
 
 
 @pytest.mark.parametrize("kind", ["adamw", "lamb", "adafactor"])

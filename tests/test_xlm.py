@@ -219,6 +219,7 @@ def test_bad_input_is_told_in_one_sentence(two: Bilingual) -> None:
         ({"text": [f"en={two.folder}/en.txt", f"{two.folder}/ru.txt"]}, "has no language, but other texts have"),
         ({"pairs": [f"{two.folder}/pairs.tsv"]}, "write the two languages and a file, such as en-ru=pairs.tsv"),
         ({"pairs": ["en-ru=nowhere.tsv"]}, "--pairs en-ru=nowhere.tsv: no such file"),
+        ({"pairs": [f"en-ru={__file__},{__file__}"]}, f"no such file; write --pairs en-ru={__file__} --pairs en-ru="),
         ({"pairs": [f"en-ru={few}"]}, "has 5 pairs; 20 are the fewest"),
         ({"pairs": [f"en-ru={two.folder}/en.txt"]}, "plain text comes in two files"),
         ({"text": ["en=nowhere.txt"]}, "nowhere.txt: no such file or folder"),

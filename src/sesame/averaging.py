@@ -11,6 +11,7 @@ started alike: weights do not tell.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,10 @@ from sesame.config import read_toml
 from sesame.errors import SesameError
 from sesame.files import whole_folder
 from sesame.progress import bar, say
+
+TASK = ("kind", "labels", "multi", "both", "layers", "pooling", "transform", "squeeze", "null")  # settings of a task
+TRAINS = ("init", "glorot", "orthogonal", "max_length", "memory")
+SHAPES = ("inner", "decoder_inner", "decoder_depth", "head_size")  # 0 stands for what follows from others
 
 
 def last_checkpoints(run: str | Path, last: int) -> list[Path]:
@@ -77,11 +82,36 @@ def _add(sums: Mapping[str, Tensor], one: Parts, other: Parts, place: str | Path
             raise SesameError(
                 f"{folder}: {name} has the shape {sizes[1]}, but {sizes[0]} in {place}; average models that are alike"
             )
+    meant, other_meant = _meanings(one), _meanings(other)
+    for name, value in meant.items():
+        if other_meant.get(name) != value:
+            raise SesameError(
+                f"{folder}: {name}: {_shown(other_meant.get(name))} here, {_shown(value)} in {place}; average models that "
+                "are alike"
+            )
     prints = [None if parts.tokenizer is None else parts.tokenizer.fingerprint() for parts in (one, other)]
     if prints[0] != prints[1]:
         raise SesameError(f"{folder}: has another tokenizer than {place}; average models that share one")
     for name, total in sums.items():
         total += found[name].double()
+
+
+def _meanings(parts: Parts) -> dict[str, Any]:
+    """What the same weights mean: settings that change what is computed or said, but no shape."""
+    found = {f"backbone.{name}": value for name, value in vars(parts.backbone.config).items() if _computes(name)}
+    found["sources are read from their end"] = parts.speech is not None and parts.speech.reverse
+    for task in parts.tasks.values():
+        found |= {f"{name} of the task {task.name}": getattr(task.config, name) for name in TASK}
+    return found
+
+
+def _computes(name: str) -> bool:
+    """Whether a setting of a backbone is more than how it trains, how much it can take, or what shapes tell."""
+    return "dropout" not in name and name not in TRAINS and name not in SHAPES
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _recipe(folder: Path) -> Mapping[str, object] | None:

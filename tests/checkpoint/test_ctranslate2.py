@@ -98,14 +98,14 @@ def test_reversed_sources_and_what_is_never_said(
     engine: Any = pytest.importorskip("ctranslate2")
     parts, asked = made(tokenizer, "transformer", 0), {"most": 12, "beams": 1}
     word = answers(parts, [ENGLISH[0]], asked)[0][0].ids[0]
-    parts = replace(parts, speech=replace(parts.speech or Speech(), reverse=True, suppressed=(word,)))
+    parts = replace(parts, speech=replace(parts.speech or Speech(), reverse=True, plain=True, suppressed=(word,)))
     export(tmp_path, parts)
     assert "README.md shows how" in capsys.readouterr().err
     lines = [line[4:] for line in (tmp_path / "README.md").read_text().splitlines() if line.startswith("    ")]
     code = "\n".join(lines[2:-1]).replace("beam_size=5", "beam_size=1, max_decoding_length=12, min_decoding_length=0")
     given = {"tokenizer": tokenizer.backend, "translator": engine.Translator(str(tmp_path), device="cpu")}
-    names, ours = vocabulary(tokenizer, 350), answers(parts, list(ENGLISH), asked)
-    for text, [said] in zip(ENGLISH, ours, strict=True):
+    names, spaced = vocabulary(tokenizer, 350), [f" {text.replace(' ', '  ')}\n" for text in ENGLISH]
+    for text, [said] in zip(spaced, answers(parts, spaced, asked), strict=True):
         exec(code, known := given | {"text": text})
         assert known["found"][0].hypotheses[0] == [names[id] for id in said.ids]
 

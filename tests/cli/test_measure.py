@@ -115,6 +115,9 @@ def test_ways_do_not_mix(cli: Cli, gpt: Path, text: Path) -> None:
     cli("evaluate", gpt, "--data", text, "--shots", 0, "--against", gpt).refused(
         "--against", "does not go with --shots"
     )
+    for way, option, value in ((("--data", text, "--shots", 0), "--most", 64), (("--text", text), "--alpha", 0)):
+        cli("evaluate", gpt, *way, option, value).refused(option, "does not go with")  # were passed over
+    cli("evaluate", gpt, "--data", text, "--alpha", 0).refused("--alpha", "is for encoder-decoders")
     cli("evaluate", gpt, "--text", text, "--seeds", 2).refused("--seeds", "goes with --suite or --shots only")
 
 

@@ -101,6 +101,29 @@ def test_long_sources_are_counted(cli: Cli, answers: Path) -> None:
     assert len(result.out.splitlines()) == 2
 
 
+def test_answers_that_are_cut_are_told(cli: Cli, answers: Path, decoder: Path, tmp_path: Path) -> None:
+    """A parser's answers have many more tokens than their sources: 128 were their end, in scores too."""
+    data = tmp_path / "test.tsv"
+    data.write_text("wa wb\twc\nwd\twe wf\n")
+    told = "of 2 answers do not end within 2 tokens and are cut; --most allows more"
+    for call in (("translate", answers, "wa wb", "wd"), ("evaluate", answers, "--data", data)):
+        assert told in cli(*call, "--most", 2).fine().err
+    for most in (2, 15):
+        result = cli("translate", answers, "wa wb", "wd", "--most", most, "--json").fine()
+        cut = sum(not json.loads(line)["answers"][0]["ended"] for line in result.out.splitlines())
+        assert (f"{cut} of 2 answers do not end" in result.err) == (cut > 0)
+    assert "do not end" not in cli("generate", decoder, "wa", "--most", 2, "--greedy").fine().err
+
+
+def test_a_prefix_that_was_taught_is_missed(cli: Cli, answers: Path, tmp_path: Path) -> None:
+    data = tmp_path / "test.tsv"
+    data.write_text("wa wb\twc\nwd\twe wf\n")
+    (answers / "sesame.toml").write_text('[run]\nprefix = "wk: "\n')
+    call, told = ("evaluate", answers, "--data", data, "--beams", 1), "was taught with the prefix 'wk: '"
+    assert told in cli(*call).fine().err
+    assert told not in cli(*call, "--prefix", "wk: ").fine().err
+
+
 def test_what_is_too_long_is_told_by_its_line(cli: Cli, answers: Path, decoder: Path, tmp_path: Path) -> None:
     """Lines of the file, empty ones and all; and no more than five of them."""
     long, file = " ".join(["wb"] * 40), tmp_path / "sources.txt"

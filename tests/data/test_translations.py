@@ -125,6 +125,19 @@ def test_headings_are_no_pairs_and_tell_which_side_is_which(name: str, tmp_path:
     assert found == [("a dog", "ein Hund"), ("yes", "ja")]
 
 
+@pytest.mark.parametrize("mark", ["\t", ",", ";"])
+def test_a_heading_of_languages_is_no_pair(mark: str, tmp_path: Path) -> None:
+    """Also where nobody said which languages they are: "en" was learnt, and scored, as a source that means "de"."""
+    file = tmp_path / ("a.tsv" if mark == "\t" else "a.csv")
+    file.write_text(f"en{mark}pt-BR\na dog{mark}um cão\nyes{mark}sim\n")
+    wanted = [("a dog", "um cão"), ("yes", "sim")]
+    assert find_columns(file, None, None) == ("en", "pt-BR")
+    for fields in (None, ("en", "pt-BR")):
+        assert [(pair.source, pair.target) for pair in read_pairs([file], fields)] == wanted
+    file.write_text(f"no{mark}nein\nyes{mark}ja\n")
+    assert [pair.target for pair in read_pairs([file])] == ["nein", "ja"], "one code alone is a word"
+
+
 def test_a_table_without_names_says_what_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "a.tsv"
     file.write_text("a dog\tein Hund\tTatoeba 12\nyes\tja\tTatoeba 13\n")
@@ -145,6 +158,21 @@ def test_parquet_becomes_the_same_store_as_a_table(tmp_path: Path) -> None:
     assert stores[0].tokens.tolist() == stores[1].tokens.tolist()
 
 
+def test_translations_as_datasets_keep_them_in_parquet(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    file, counted = tmp_path / "a.parquet", Counted()
+    sides = [{"de": "ein Hund", "en": "a dog"}, None, {"de": "ja", "en": "yes"}, {"de": None, "en": "no"}]
+    parquet.write_table(arrow.table({"id": ["1", "2", "3", "4"], "translation": sides}), file)
+    assert find_columns(file, None, None) == ("de", "en")
+    assert find_columns(file, "en", None) == ("en", "de")
+    fields = named_fields([file], ("en", "de"))
+    assert [(pair.source, pair.target) for pair in read_pairs([file], fields, counted)] == [
+        ("a dog", "ein Hund"),
+        ("yes", "ja"),
+    ]
+    assert counted == Counted(pairs=2, empty=2)
+
+
 def test_odd_values_of_json_are_no_texts_or_mended(tmp_path: Path) -> None:
     file, counted = tmp_path / "a.jsonl", Counted()
     file.write_text('{"en": "smile \\ud83d", "de": "Lachen"}\n{"en": "yes", "de": null}\n')
@@ -157,7 +185,9 @@ def test_odd_values_of_json_are_no_texts_or_mended(tmp_path: Path) -> None:
 def test_translations_in_fields_of_their_own_need_not_stand_first(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"id": "7", "translation": {"de": "ja", "en": "yes"}}\n')
-    assert find_columns(file, None, None) is None
-    assert find_columns(file, "en", "de") == ("en", "de")
+    assert find_columns(file, None, None) == ("de", "en")
+    assert find_columns(file, "en", "de") == find_columns(file, "en", None) == ("en", "de")
+    with pytest.raises(SesameError, match=r"has no column 'fr' for --source; its columns are 'de', 'en'"):
+        find_columns(file, "fr", None)
     file.write_text('{"translation": "ja", "text": "yes"}\n')
     assert find_columns(file, "text", None) == ("text", "translation")

@@ -81,3 +81,12 @@ def test_columns_called_by_the_languages_that_a_model_was_taught(tmp_path: Path)
     for other in ("bare.tsv", "test.en,test.de"):  # nothing named, or plain text
         assert columns_of(str(run), str(tmp_path / other)) == (None, None)
     assert columns_of(str(tmp_path), data) == (None, None)  # a model that tells nothing
+    said = run / "final" / "sesame.toml"
+    for source, target, found in (
+        ("en", "de", ("en", "de")),  # as --source and --target of its fine-tuning
+        ("{id}: {en}", "de", ("{id}: {en}", "de")),
+        ("en", "fr", (None, None)),  # another table
+        ("{subject} {en}", "de", (None, None)),
+    ):
+        said.write_text(f'[run]\nsource = "{source}"\ntarget = "{target}"\nprefix = ""\n')
+        assert columns_of(str(run), data) == found

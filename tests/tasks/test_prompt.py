@@ -88,9 +88,9 @@ def test_a_template_says_what_stands_where() -> None:
     ("pattern", "why"),
     [
         ("{text}", "must hold {label} once"),
+        ("{text!r} {label}", "a field stands as it is; write {text}"),
         ("{label} {label}", "must hold {label} once"),
         ("{txt} {label}", "did you mean 'text'"),
-        ("{text!r} {label}", "unknown field"),
         ("{text {label}", "double a brace"),
     ],
 )

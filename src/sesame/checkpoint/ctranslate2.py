@@ -229,6 +229,7 @@ def _card(parts: Parts, precision: str, report: Report) -> str:
     assert tokenizer is not None
     first = "" if speech.first is None else vocabulary(tokenizer, parts.backbone.vocab)[speech.first]
     prefix = f", target_prefix=[[{first!r}]]" if first else ""
+    joined = '\n    text = " ".join(text.split())  # runs of white space are one space, as in training'
     front, back = map(len, around(tokenizer))
     inside = f"tokens[{front} : len(tokens) - {back}]"
     turned = f"\n    {inside} = {inside}[::-1]  # sources are read from their end" if speech.reverse else ""
@@ -241,7 +242,7 @@ tags: [sesame, ctranslate2, translation]
 Checked when it was written: {report.sentence()}.
 
     tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
-    translator = ctranslate2.Translator(folder, device="cpu")
+    translator = ctranslate2.Translator(folder, device="cpu"){joined if speech.plain else ""}
     tokens = tokenizer.encode(text).tokens{turned}
     found = translator.translate_batch([tokens], beam_size=5{prefix})
     tokenizer.decode([tokenizer.token_to_id(token) for token in found[0].hypotheses[0]])

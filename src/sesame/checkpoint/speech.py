@@ -78,6 +78,7 @@ class Speech:
     suppressed: tuple[int, ...] = ()  # never said either, not even where it would end an answer
     more: Mapping[str, Any] = field(default_factory=dict)  # settings of the search under their names, kept as they are
     reverse: bool = False  # sources are read from their end, as in training
+    plain: bool = False  # runs of white space in a source are one space, as in training
 
 
 def read_speech(folder: Path, config: Mapping[str, Any], answers: bool, silent: Mapping[str, Any]) -> Speech:
@@ -102,6 +103,7 @@ def read_speech(folder: Path, config: Mapping[str, Any], answers: bool, silent: 
             suppressed=_numbers(forced.get("suppress_tokens")),
             more=_more(config, beside),
             reverse=bool(_own(config).get("reverse")),
+            plain=bool(_own(config).get("plain")),
         )
     except (TypeError, ValueError) as error:
         raise SesameError(f"{place}: a token is no number ({error}); copy the file again") from error
@@ -155,8 +157,7 @@ def describe_speech(speech: Speech, sesame: Mapping[str, Any]) -> dict[str, Any]
     """What config.json says of it; `sesame` is what it says of ours already."""
     found = _tokens(speech)
     own: dict[str, Any] = {"start": list(speech.start)} if len(speech.start) > 1 else {}
-    if speech.reverse:
-        own["reverse"] = True
+    own |= {name: True for name in ("reverse", "plain") if getattr(speech, name)}
     return found | ({"sesame": {**sesame, **own}} if own else {})
 
 
@@ -222,7 +223,7 @@ def voice_of(parts: "Parts") -> Voice:
     end = speech.end or tuple(tokenizer.id(role) for role in ("eos", "sep") if tokenizer.has(role))[:1]
     first = () if speech.first is None else (speech.first,)
     if parts.backbone.answers:
-        return Voice(end, speech.start, first, reverse=speech.reverse, last=speech.last)
+        return Voice(end, speech.start, first, reverse=speech.reverse, last=speech.last, plain=speech.plain)
     return Voice(end, before=before_prompts(tokenizer), last=speech.last)
 
 

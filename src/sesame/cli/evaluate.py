@@ -65,8 +65,12 @@ def evaluate(
     """
     columns = columns_of(text_column, pair_column, label_column)
     way = _way(text, data, suite, shots)
+    written: dict[str, Any] = {
+        "source": source, "target": target, "prefix": prefix or None, "metric": metric, "beams": beams, "alpha": alpha,
+        "most": most,
+    }  # fmt: skip
     groups: dict[str, dict[str, Any]] = {
-        "--data": {"--multi": multi, "--against": against},
+        "--data": {"--multi": multi, "--against": against, **{f"--{name}": value for name, value in written.items()}},
         "--data or --shots": {"--task": task, "--text-column and its like": columns},
         "--suite": {"--only": only, "--strategy": strategy, "--set": settings, "--out": out},
         "--suite or --shots": {"--seeds": seeds},
@@ -94,10 +98,6 @@ def evaluate(
     from sesame.evaluate.judge import judge
     from sesame.evaluate.spoken import is_answering
 
-    written: dict[str, Any] = {
-        "source": source, "target": target, "prefix": prefix or None, "metric": metric, "beams": beams, "alpha": alpha,
-        "most": most,
-    }  # fmt: skip
     if is_answering(model) and task is None and not columns:
         _answers(model, data, {**written, "against": against}, device, json)
         return

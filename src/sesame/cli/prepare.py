@@ -33,7 +33,9 @@ def tokenizer(
     kind: str = typer.Option("wordpiece", help="wordpiece, bpe, unigram, word or spaced."),
     size: int = typer.Option(30_000, min=8, max=10_000_000, help="How many pieces."),
     lowercase: bool = typer.Option(
-        True, "--lowercase/--cased", help="Lower-case the text; letters stay apart (й is not и)."
+        True,
+        "--lowercase/--cased",
+        help="Lower-case the text; letters stay apart (й is not и). Pieces of bytes (bpe) keep it as it is.",
     ),
     strip_accents: bool = typer.Option(False, help="Drop accents as BERT's uncased models do (й becomes и)."),
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),

@@ -102,7 +102,7 @@ def _speak(
     from sesame.checkpoint.speech import Speech, not_followed
     from sesame.generate import Settings
     from sesame.progress import bar, say
-    from sesame.tasks.speak import Said
+    from sesame.tasks.speak import Said, tell_cut
 
     if most is not None:
         settings["most"] = most
@@ -116,9 +116,12 @@ def _speak(
         say(f"{len(texts) - len(given)} of {len(texts)} lines are empty, and so are their answers")
     with bar(how, len(given), "texts") as shown:
         if how == "translate":
-            said = iter(loaded.translate(given, begin=begin, batch=batch, shown=shown, places=places, **settings))
+            found = loaded.translate(given, begin=begin, batch=batch, shown=shown, places=places, **settings)
         else:
-            said = iter(loaded.generate(given, batch=batch, shown=shown, places=places, **settings))
+            found = loaded.generate(given, batch=batch, shown=shown, places=places, **settings)
+    if how == "translate":  # a continuation has no end that it could miss
+        tell_cut([answers[0] for answers in found], settings.get("most", Settings.most))
+    said = iter(found)
     for _, text in texts:
         answers = next(said) if text.strip() else [Said("", 0.0, 0.0, True, [])] * (1 if json else settings["best"])
         if json:

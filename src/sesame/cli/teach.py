@@ -30,7 +30,7 @@ def refuse(given: dict[str, Any], why: str) -> None:
     from sesame.errors import SesameError
 
     for option, value in given.items():
-        if value:
+        if value or (value == 0 and value is not False):  # --alpha 0 is said, too
             raise SesameError(f"{option}: {why}; leave it out")
 
 

@@ -5,20 +5,22 @@ Three shapes, each plain or packed (.gz .xz .zst .bz2):
 - a table with a tab between the two (.tsv), whose first line is a heading if it names the languages, or says "source" and
   "target" or the like; with names of columns any table of `tables.py` (CSV, TSV, Parquet), whose first two columns are taken
   where it has no heading;
-- JSON lines (.jsonl), the two texts in fields that the user names, or the only two that hold text, or as Hugging Face's
-  datasets have them: {"translation": {"en": ..., "de": ...}}.
+- JSON lines (.jsonl), the two texts in fields that the user names, or the only two that hold text, or, here and in Parquet,
+  as Hugging Face's datasets have them: {"translation": {"en": ..., "de": ...}}.
 
 A pair with an empty side is left out; `Counted` tells how many.
 """
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from sesame.data.language_codes import are_languages
 from sesame.data.streams import Progress, lines
 from sesame.data.tables import Table, fold, inner_suffix, read_table, without_lone_surrogates
 from sesame.errors import SesameError
@@ -110,9 +112,7 @@ def find_columns(path: str | Path, source: str | None, target: str | None) -> tu
         if source or target:
             raise SesameError(f"{file}: plain text has no columns; leave --source and --target out")
         return None
-    if _kind(file) == "json" and isinstance(_first_row(file).get("translation"), dict):
-        return (source, target) if source and target else None
-    table = read_table(file, [name for name in (source, target) if name] or GUESSED)
+    table = _table(file, [name for name in (source, target) if name] or _heading_names(file))
     named = [
         None if name is None else _column(table, name, role) for name, role in ((source, "source"), (target, "target"))
     ]
@@ -138,6 +138,25 @@ def _guess(table: Table) -> tuple[str, str] | None:
     return None if found is None else (table.folded[found[0]], table.folded[found[1]])
 
 
+def _table(file: Path, given: Collection[str]) -> Table:
+    """A table; of one whose rows hold translations, these."""
+    table = read_table(file, given)
+    inner = next((found for _, row in table.rows if isinstance(found := row.get("translation"), dict)), None)
+    if inner is None:
+        return table
+    rows = [(line, row.get("translation") or dict.fromkeys(inner)) for line, row in table.rows]
+    return Table(file, list(inner), rows)
+
+
+def _heading_names(file: Path) -> list[str]:
+    """Names that tell a heading from a row: those of source and answer, and the languages if the first line names two."""
+    if inner_suffix(file) not in (*TABLE, ".csv"):
+        return GUESSED
+    first = next((text for _, text, _ in lines(file, LONGEST, None) if text.strip()), "")
+    cells = [cell.strip(' "') for cell in re.split("[\t,;|]", first)]
+    return [*GUESSED, *cells] if are_languages(cells) else GUESSED
+
+
 def _first_row(file: Path) -> dict[str, Any]:
     """The first line; one that is no JSON has no fields, and is told about by who reads it."""
     first = next((text for _, text, _ in lines(file, LONGEST, None) if text.strip()), "")
@@ -157,16 +176,20 @@ def _column(table: Table, name: str, role: str) -> str:
 
 def named_fields(paths: Sequence[str | Path], languages: tuple[str, str]) -> tuple[str, str] | None:
     """The languages, if JSON lines call their fields so, or tables their columns; their order then does not matter."""
+    return languages if has_fields(paths, languages) else None
+
+
+def has_fields(paths: Sequence[str | Path], names: Collection[str]) -> bool:
+    """Whether all tables and JSON lines among the files, and there are some, have columns or fields of these names."""
     files = [Path(path) for path in paths]
     tables = [file for file in files if file.is_file() and _kind(file) != "text"]
-    named = all(_names(file, languages) >= {fold(name) for name in languages} for file in tables)
-    return languages if tables and named else None
+    return bool(tables) and all(_names(file, names) >= set(map(fold, names)) for file in tables)
 
 
-def _names(file: Path, wanted: tuple[str, str]) -> set[str]:
+def _names(file: Path, wanted: Collection[str]) -> set[str]:
     """The fields of the first line, or the columns of a table."""
     if _kind(file) == "whole":
-        return set(read_table(file, wanted).folded)
+        return set(_table(file, wanted).folded)
     first = next((text for _, text, whole in lines(file, LONGEST, None) if text.strip() and whole), "")
     if _kind(file) == "table":
         return {fold(cell) for cell in first.split("\t")}
@@ -238,7 +261,7 @@ def _headed(file: Path) -> tuple[str, str] | None:
 
 def _is_heading(cells: list[str], place: str) -> bool:
     """Whether the first line of a table is a heading; says so, and which columns are taken where there are more than two."""
-    if (fold(cells[0]), fold(cells[1])) in GUESSES:
+    if (fold(cells[0]), fold(cells[1])) in GUESSES or are_languages(cells[:2]):
         say(f"{place}: is taken for a heading")
         return True
     if len(cells) > 2 and cells[0].strip().isdigit():
@@ -251,7 +274,7 @@ def _is_heading(cells: list[str], place: str) -> bool:
 
 
 def _columns(file: Path, fields: tuple[str, str] | None) -> Iterator[Pair]:
-    table = read_table(file, fields or GUESSED)
+    table = _table(file, fields or _heading_names(file))
     fields = fields or _guess(table)
     if fields is None and (not table.header or len(table.columns) == 2):
         fields = (table.columns[0], table.columns[1]) if len(table.columns) > 1 else None

@@ -22,7 +22,12 @@ _FIELD = re.compile(r"\{([^{}]+)\}")
 
 
 def is_template(source: str | None) -> bool:
-    return source is not None and _FIELD.search(source) is not None
+    return source is not None and bool(fields_of(source))
+
+
+def fields_of(template: str) -> list[str]:
+    """The columns that it names."""
+    return list(dict.fromkeys(_FIELD.findall(template)))
 
 
 def read_questions(path: str | Path, template: str, target: str | None, counted: Counted) -> tuple[list[Pair], str]:
@@ -35,7 +40,7 @@ def read_questions(path: str | Path, template: str, target: str | None, counted:
         raise SesameError(f"{file}: no such file; check the name")
     if inner_suffix(file) not in TABLES:
         raise SesameError(f"{file}: plain text has no columns to fill {template!r} with; give a table or JSON lines")
-    names = list(dict.fromkeys(_FIELD.findall(template)))
+    names = fields_of(template)
     table = read_table(file, [*names, *([target] if target else ANSWERS)])
     columns = {name: _column(table, name, template) for name in names}
     answer = _column(table, target, "--target") if target else _answers(table, list(columns.values()))

@@ -18,8 +18,8 @@ from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.speech import answers
 from sesame.config import read_toml
 from sesame.data.languages import PAIRED
-from sesame.data.parallel import Counted, find_columns, named_fields, read_pairs
-from sesame.data.questions import is_template, read_questions
+from sesame.data.parallel import Counted, find_columns, has_fields, named_fields, read_pairs
+from sesame.data.questions import fields_of, is_template, read_questions
 from sesame.data.trees import ANY, Tree, delinearize
 from sesame.errors import SesameError
 from sesame.evaluate.brackets import bracket_counts, bracket_scores
@@ -28,7 +28,9 @@ from sesame.evaluate.rouge import Letters, rouge_each
 from sesame.evaluate.statistics import Floats, bootstrap_interval, micro_f1, paired_bootstrap, paired_bootstrap_metric
 from sesame.evaluate.translation import Bleu, ChrF, compare_systems, corpus_score
 from sesame.files import read_json
+from sesame.generate import Settings
 from sesame.progress import bar, say
+from sesame.tasks.speak import tell_cut
 from sesame.train.precision import choose_machine
 
 CORPUS: dict[str, Bleu | ChrF] = {"bleu": Bleu(), "chrf": ChrF()}
@@ -174,23 +176,33 @@ def read_sides(data: str, source: str | None = None, target: str | None = None, 
 
 
 def columns_of(model: str, data: str) -> tuple[str | None, str | None]:
-    """Source and answer of a file that calls them by the languages that the model was taught, as its training data may have.
+    """Source and answer of a file that calls them as the training data did: by languages, or by columns that were named.
 
     Without that a heading "de, en" would be a pair, and German the source of a model that reads English.
     """
-    file = next((f for f in (Path(model) / "sesame.toml", Path(model) / "final" / "sesame.toml") if f.is_file()), None)
-    taught = read_toml(file).get("run", {}).get("pairs", []) if file is not None else []
-    directions = {(found[1], found[2]) for name in taught if (found := PAIRED.fullmatch(str(name)))}
-    if len(directions) != 1 or not Path(data).is_file():
+    run = _run(model)
+    named = run.get("source"), run.get("target")
+    directions = {(found[1], found[2]) for name in run.get("pairs", []) if (found := PAIRED.fullmatch(str(name)))}
+    if not Path(data).is_file():
         return None, None
-    return named_fields([data], directions.pop()) or (None, None)
+    if any(named):
+        asked = [field for name in named if name for field in fields_of(name) or [name]]
+        return named if has_fields([data], asked) else (None, None)
+    return (named_fields([data], directions.pop()) if len(directions) == 1 else None) or (None, None)
+
+
+def _run(model: str) -> dict[str, Any]:
+    """What was asked of the run that made a model, as far as it is known."""
+    file = next((f for f in (Path(model) / "sesame.toml", Path(model) / "final" / "sesame.toml") if f.is_file()), None)
+    return {} if file is None else dict(read_toml(file).get("run", {}))
 
 
 def answer_all(parts: Parts, sides: Sides, *, shown_as: str = "answer", **settings: Any) -> list[str]:
     """The best answer to each source."""
     with bar(shown_as, len(sides), "texts") as shown:
         found = answers(parts, sides.sources, settings, shown=shown, places=sides.places)
-    return [said[0].text if said else "" for said in found]
+    tell_cut([said[0] for said in found], settings.get("most", Settings.most))
+    return [said[0].text for said in found]
 
 
 def open_answering(model: str, device: str) -> Parts:
@@ -224,6 +236,8 @@ def judge_answers(
     check_metric(metric)
     if source is None and target is None:
         source, target = columns_of(model, data)
+    if not prefix and (taught := _run(model).get("prefix")):
+        say(f"{model}: was taught with the prefix {taught!r}, and these sources have none; give --prefix")
     sides = read_sides(data, source, target, prefix)
     gold = sides.answers
     said = answer_all(open_answering(model, device), sides, **settings)

@@ -42,6 +42,7 @@ from sesame.errors import SesameError
 from sesame.evaluate.spoken import Sides, answer_all, check_metric, open_answering, read_sides, score_answers
 from sesame.evaluate.statistics import summary
 from sesame.files import read_json, write_json, write_whole
+from sesame.generate import Settings
 from sesame.pretraining.run import pretrain
 from sesame.pretraining.wishes import Wishes as Training
 from sesame.progress import say
@@ -107,8 +108,11 @@ def _resolved(data: str) -> str:
 def finetune(wishes: Wishes) -> Path:
     """Teach a model to answer; gives the folder of the best seed."""
     check_metric(wishes.metric)
+    Settings(beams=wishes.beams, alpha=wishes.alpha, most=wishes.most)  # complains before hours are spent
     if wishes.steps is not None and wishes.epochs is not None:
         raise SesameError("--steps and --epochs both say when to end; give one of them")
+    if wishes.epochs is not None and not 0 < wishes.epochs <= 1e6:
+        raise SesameError(f"--epochs {wishes.epochs}: passes over the pairs lie above 0; give a number such as 3")
     if says_steps(wishes.settings, steps=wishes.steps, epochs=wishes.epochs):
         others = [one for one in wishes.settings if "steps" not in parse_setting(one)]
         wishes = replace(wishes, steps=resolve(RECIPE, settings=wishes.settings).steps, settings=others)
@@ -133,7 +137,8 @@ def _settings(wishes: Wishes, start: Parts) -> list[str]:
     """The user's changes of the recipe, over those that follow from the model."""
     recipe, config = resolve(RECIPE), start.backbone.config
     longest = start.backbone.longest
-    rate = wishes.rate or recipe.optimizer.rate * max(1.0, WIDTH / config.width)
+    usual = recipe.optimizer.rate * max(1.0, WIDTH / config.width)
+    rate = usual if wishes.rate is None else wishes.rate
     found = [f"optimizer.rate={rate}"]
     if longest is not None:
         found.append(f"stages.main.length={min(recipe.stages['main'].length, longest)}")

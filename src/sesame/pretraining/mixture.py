@@ -76,7 +76,10 @@ def check_mixture(wishes: Wishes, recipe: Recipe) -> None:
     for pair, paths in pairs_by_languages(wishes.pairs).items():
         for path in paths:
             if not Path(path).is_file():
-                raise SesameError(f"--pairs {'-'.join(pair)}={path}: no such file; check the name")
+                name, sides = "-".join(pair), path.split(",")
+                two = all(Path(side).is_file() for side in sides)  # as `sesame evaluate --data` takes them
+                remedy = f"write {' '.join(f'--pairs {name}={side}' for side in sides)}" if two else "check the name"
+                raise SesameError(f"--pairs {name}={path}: no such file; {remedy}")
 
 
 def gather_mixture(

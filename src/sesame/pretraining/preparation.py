@@ -96,10 +96,12 @@ class Ingredients:
             _, kind = BACKBONES[recipe.backbone.get("kind", "encoder")]
             return build_backbone(build_config(kind, {**settings, "vocab": len(self.tokenizer)}, "backbone"))
         backbone = self.started.backbone
-        longest = max(stage.length for stage in recipe.stages.values())
-        most = getattr(backbone.config, "max_length", longest)  # a recurrent model has none
-        if longest > most:
-            raise SesameError(f"{wishes.start}: takes {most} tokens; a stage has {longest}")
+        name, stage = max(recipe.stages.items(), key=lambda item: item[1].length)
+        most = backbone.longest if backbone.answers else getattr(backbone.config, "max_length", None)
+        if most is not None and stage.length > most:  # T5 and recurrent models have no end
+            raise SesameError(
+                f"{wishes.start}: takes {most} tokens; a stage has {stage.length}, so set stages.{name}.length={most}"
+            )
         return backbone
 
     @torch.no_grad()

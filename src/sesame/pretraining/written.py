@@ -66,11 +66,14 @@ class Written:
         starts = [(part.start,) for part in self.model.objective.all() if isinstance(part, Seq2Seq)]
         if not starts and not getattr(self.model.backbone.config, "causal", False):
             return None
-        reverse = any(stage.reverse for stage in self.recipe.stages.values())
-        if self.spoke is not None and "seq2seq" in self.recipe.objectives:
-            return replace(self.spoke, start=self.spoke.start or starts[0], reverse=reverse)
+        reverse, pairs = (
+            any(stage.reverse for stage in self.recipe.stages.values()),
+            "seq2seq" in self.recipe.objectives,
+        )
+        if self.spoke is not None and pairs:
+            return replace(self.spoke, start=self.spoke.start or starts[0], reverse=reverse, plain=True)
         ids = self.tokenizer.ids()
-        return Speech(starts[0] if starts else (), (ids["sep"],), ids["pad"], reverse=reverse)
+        return Speech(starts[0] if starts else (), (ids["sep"],), ids["pad"], reverse=reverse, plain=pairs)
 
 
 def _without_numbers(parts: dict[str, Parts]) -> dict[str, Parts]:

@@ -51,7 +51,9 @@ class Template:
         except ValueError as error:
             raise SesameError(f"template {self.pattern!r}: {error}; double a brace that is meant as such") from error
         for name, spec, how in found:
-            if name not in FIELDS or spec or how:
+            if name in FIELDS and (spec or how):
+                raise SesameError(f"template {self.pattern!r}: a field stands as it is; write {{{name}}}")
+            if name not in FIELDS:
                 raise SesameError(unknown(name, dict.fromkeys(FIELDS), f"template {self.pattern!r}", "field"))
         if [name for name, _, _ in found].count("label") != 1:
             raise SesameError(f"template {self.pattern!r}: must hold {{label}} once; that is where the answer stands")
@@ -220,7 +222,7 @@ class Prompter:
 
     def _ids(self, text: str) -> list[int]:
         if self.voice.start:
-            return self.tokenizer.encode(text, special=True, literal=True).ids
+            return self.tokenizer.encode(self.voice.read(text), special=True, literal=True).ids
         ids = [*self.voice.before, *self.tokenizer.encode(text, literal=True).ids]
         return ids or [*self.voice.end[:1]]  # nothing at all: what stands before every text
 

@@ -1,7 +1,7 @@
 """Texts to texts: sources are answered, prompts are continued, in batches of similar length.
 
 A source or prompt that does not fit is never cut in silence: sources lose their end and are counted, a prompt that leaves no
-room for a continuation is refused.
+room for a continuation is refused, an answer that is cut at the greatest length is told.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,6 +30,11 @@ class Voice:
     before: tuple[int, ...] = ()  # tokens before a prompt
     reverse: bool = False  # sources are read from their end, as in training
     last: int | None = None  # what `Settings.force_end` forces, where it is not the one token of `end`
+    plain: bool = False  # runs of white space in a source are one space, as in training
+
+    def read(self, text: str) -> str:
+        """A source as the model knows sources."""
+        return " ".join(text.split()) if self.plain else text
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,16 @@ def speak(
     return found
 
 
+def tell_cut(answers: Sequence[Said], most: int) -> None:
+    """Answers that had no room for their end are told; BART's end is forced upon the last token."""
+    cut = [len(said.ids) + said.ended for said in answers if not said.ended or len(said.ids) + 1 >= most]
+    if cut:
+        say(
+            f"{len(cut):,} of {len(answers):,} answers do not end within {max(cut)} tokens and are cut; --most allows more, "
+            "as far as the model takes them"
+        )
+
+
 def _text(tokenizer: Tokenizer, prompt: list[int], ids: list[int]) -> str:
     """What follows the prompt: whether a space stands between them, only both together tell."""
     return tokenizer.decode([*prompt, *ids]).removeprefix(tokenizer.decode(prompt)) if prompt else tokenizer.decode(ids)
@@ -92,7 +107,9 @@ def _inputs(
     """Ids as the model reads them; of what does not fit, people are told the places, by default the texts' numbers."""
     answers = bool(voice.start)
     places = places or [f"{'text' if answers else 'prompt'} {number}" for number in range(1, len(texts) + 1)]
-    inputs = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), special=answers, literal=True)]
+    inputs = [
+        encoding.ids for encoding in tokenizer.encode_batch(list(map(voice.read, texts)), special=answers, literal=True)
+    ]
     if not answers:
         inputs = [[*voice.before, *ids] for ids in inputs]
     for place, ids in zip(places, inputs, strict=True):
