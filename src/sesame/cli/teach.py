@@ -258,7 +258,7 @@ def _answers(model: str, data: str, written: dict[str, Any], device: str, json: 
     if json:
         typer.echo(jsonlib.dumps(found, ensure_ascii=False))
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     table = Table("score", "value", "95 % over examples")
     for name, value in found["scores"].items():
         low, high = found["intervals"][name]
@@ -304,7 +304,7 @@ def _show(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)  # labels and names of files are shown as they are
     table = Table("score", "value", "95 % over examples")
     for name, value in found["scores"].items():
         interval = found["interval"] if name == found["metric"] else None
