@@ -1,5 +1,6 @@
 """What a stranger does with the commands: two inputs at once, empty lines, folders for files, weights that are no numbers."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -56,12 +57,33 @@ def test_a_row_for_each_line(cli: Cli, model: Path, tmp_path: Path) -> None:
     assert [any(json.loads(line)["vector"]) for line in piped] == [True, False, True]
 
 
-def test_answers_name_the_line(cli: Cli, model: Path, tmp_path: Path) -> None:
-    file = tmp_path / "a.txt"
-    file.write_text("wa wb\n\nwc\n")
+TABLES = {
+    "a.txt": "wa wb\n\nwc\n",
+    "a.csv": "text,id\nwa wb,1\n ,2\nwc,3\n",
+    "one.csv": 'text\nwa wb\n""\nwc\n',
+    "a.tsv": "text\tid\nwa wb\t1\n\t\nwc\t3\n",
+    "a.jsonl": '{"text": "wa wb"}\n{"id": 2}\n{"text": "wc"}\n',
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_an_answer_for_each_row(cli: Cli, model: Path, tmp_path: Path, name: str) -> None:
+    """Row n of the answers is row n of the file: who puts them beside each other must not shift them in silence."""
+    file, out = tmp_path / name, tmp_path / "out.csv"
+    file.write_text(TABLES[name])
     result = cli("predict", model, "--file", file, "--json").fine()
-    assert [json.loads(line)["place"] for line in result.out.splitlines()] == [f"{file}:1", f"{file}:3"]
-    assert "1 of 3 lines are empty, and left out" in result.err
+    lines = [json.loads(line) for line in result.out.splitlines()]
+    first = 1 if name.endswith(("txt", "jsonl")) else 2
+    assert [row["place"] for row in lines] == [f"{file}:{first + number}" for number in range(3)]
+    assert [row["label"] is None for row in lines] == [False, True, False]
+    assert lines[1]["empty"]
+    assert "1 of 3 rows have no text, and get no answer" in result.err
+    cli("predict", model, "--file", file, "--out", out).fine()
+    with out.open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["label"] for row in rows] == [lines[0]["label"], "", lines[2]["label"]]
+    shown = cli("predict", model, "--file", file).fine().out.splitlines()
+    assert [line.startswith("(no text)") for line in shown] == [False, True, False]
 
 
 def test_json_lines_are_texts(cli: Cli, model: Path, tmp_path: Path) -> None:

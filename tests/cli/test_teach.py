@@ -123,7 +123,7 @@ def test_predict_texts(cli: Cli, taught: Callable[[str], Path]) -> None:
 
 def test_predict_from_files_and_standard_input(cli: Cli, taught: Callable[[str], Path], tmp_path: Path) -> None:
     model, texts = taught("classify"), ["w1 alpha w2", "gamma w3", "beta"]
-    (tmp_path / "a.txt").write_text("\n".join(texts) + "\n\n")
+    (tmp_path / "a.txt").write_text("\n".join(texts) + "\n")
     write_csv(tmp_path / "a.csv", [("id", "body", "label"), *((f"n{n}", text, "") for n, text in enumerate(texts))])
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     ways = [
@@ -148,6 +148,7 @@ def test_predict_from_lines_by_any_name(cli: Cli, taught: Callable[[str], Path],
     found = replies(cli("predict", taught("classify"), "--file", tmp_path / name, "--json"))
     assert [(one["place"], one["label"]) for one in found] == [
         (f"{tmp_path / name}:1", "good"),
+        (f"{tmp_path / name}:2", None),
         (f"{tmp_path / name}:3", "bad"),
     ]
 

@@ -122,6 +122,19 @@ def test_empty_texts_are_counted(tmp_path: Path) -> None:
     fails(tmp_path / "a.csv", "text,label\n,x\n", "no text", "--text-column")
 
 
+def test_a_prediction_keeps_every_row(tmp_path: Path) -> None:
+    for name, rows in (
+        ("a.csv", "text,id\na,1\n,2\nb,3\n"),
+        ("a.csv", 'text\na\n""\nb\n'),
+        ("a.tsv", "text\tid\na\t\n\t\nb\t\n"),
+    ):
+        assert [one.text for one in read(tmp_path / name, rows, labels=False).examples] == ["a", "", "b"]
+    tagged = [{"tokens": ["a"]}, {"tokens": []}, {"tokens": ["\u00a0"]}, {"tokens": ["b"]}]
+    assert [one.text for one in read(tmp_path / "a.jsonl", tagged, "tag", labels=False).examples] == ["a", "", "", "b"]
+    asked = [{"question": question, "context": "a"} for question in ("What?", " ", "Who?")]
+    assert len(read(tmp_path / "a.jsonl", asked, "qa", labels=False).examples) == 3
+
+
 def test_missing_labels(tmp_path: Path) -> None:
     rows = [{"text": f"t{number}", "label": "x"} for number in range(20)]
     found = read(tmp_path / "a.jsonl", [*rows, {"text": "a"}])

@@ -5,7 +5,7 @@
     read_labelled("train.txt", "tag"); read_labelled("train-v1.1.json", "qa")
 
 The format follows the name of the file, packed (.gz .xz .zst .bz2) or not. Rows without a text are left out and counted; rows
-without a label too, as long as they are fewer than one in ten.
+without a label too, as long as they are fewer than one in ten. For prediction every row stays where it is.
 """
 
 import math
@@ -91,12 +91,14 @@ def _check(path: Path, task: str, columns: Mapping[str, str]) -> None:
 
 
 def _whole(path: Path, examples: list[Example], said: str, warnings: list[str], labels: bool, unit: str) -> Labelled:
-    """Leave out, and count, what cannot be used."""
-    texts = [one for one in examples if _has_text(one)]
+    """Leave out, and count, what cannot be learnt from."""
+    texts = [one for one in examples if has_text(one)]
+    if not labels and texts:
+        return Labelled(examples, said, warnings)
     if lost := len(examples) - len(texts):
-        first = next(one.place for one in examples if not _has_text(one))
+        first = next(one.place for one in examples if not has_text(one))
         warnings.append(f"{path}: left out {lost:,} of {len(examples):,} {unit} with an empty text, first at {first}")
-    kept = [one for one in texts if one.label is not None] if labels else texts
+    kept = [one for one in texts if one.label is not None]
     if missing := len(texts) - len(kept):
         first = next(one.place for one in texts if one.label is None)
         if missing >= MOST_MISSING * len(texts):
@@ -113,7 +115,8 @@ def _whole(path: Path, examples: list[Example], said: str, warnings: list[str], 
     return Labelled(kept, said, warnings)
 
 
-def _has_text(one: Example) -> bool:
+def has_text(one: Example) -> bool:
+    """Whether there is something to read, on both sides of a pair."""
     return bool(one.text.strip()) and (one.pair is None or bool(one.pair.strip()))
 
 
