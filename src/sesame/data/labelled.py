@@ -12,6 +12,7 @@ import math
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -188,9 +189,9 @@ def _name(value: Any, place: str, column: str) -> str | None:
         return value.strip() or None
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float | Decimal) and value % 1 == 0:
         return str(int(value))
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float | Decimal):
         return str(value)
     raise SesameError(f"{place}: {column!r} holds {briefly(value)}, not a label; mend the row or choose another column")
 
@@ -198,7 +199,7 @@ def _name(value: Any, place: str, column: str) -> str | None:
 def _score(value: Any, place: str, column: str) -> float | None:
     if value is None or value == "" or (isinstance(value, str) and value.isspace()):
         return None
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
+    if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool):
         try:
             number = float(value)
         except (ValueError, OverflowError):
@@ -279,9 +280,9 @@ def _qa(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Ex
         text = text_in(row.get(context), place, context)
         label: tuple[Answer, ...] | None = None
         given = row.get(answers) if answers is not None else None
-        if isinstance(given, str) and start is not None and row.get(start) is not None:
-            given = {"text": given, "start": row[start]}
-        if row.get("is_impossible") is True:
+        if isinstance(given, str) and start is not None:
+            given = {"text": given, "start": _whole_number(row.get(start))}
+        if str(row.get("is_impossible")).strip().casefold() in ("true", "1"):  # cells of a CSV are texts
             label = ()
         elif given is not None:
             label = finder.find(text, given_answers(given, place), place)
@@ -289,3 +290,12 @@ def _qa(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Ex
         examples.append(Example(place, text, asked, label, id=id_in(row, ids)))
     said = f'text = "{context}", pair = "{question}"' + (f', label = "{answers}"' if answers else "")
     return examples, said, [f"{table.path}: {warning}" for warning in finder.warnings()]
+
+
+def _whole_number(value: Any) -> Any:
+    """A number as a CSV writes it, or a column of Parquet with gaps; None for a gap, and what is no number as it is."""
+    if value is None or (isinstance(value, str) and not value.strip()) or value != value:
+        return None
+    if isinstance(value, str) and is_number(value):
+        value = float(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value

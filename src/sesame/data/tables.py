@@ -45,7 +45,11 @@ LABELS = listed("""label labels class category target intent sentiment tag gold 
 SCORES = listed("score rating similarity value label target stars gold y labels")
 IDS = listed("id idx guid uid index qid example_id sentence_id")
 _NAMES = frozenset([*TEXTS, *LABELS, *SCORES, *IDS, *chain(*(pair.split(":") for pair in PAIRS))])
-_CHOICE_NAMES = frozenset(listed("startphrase sent1 sent2 ctx article stem options choices endings ending0 answer"))
+_OTHER_NAMES = frozenset(  # of choices and of tagged words
+    listed(
+        "startphrase sent1 sent2 ctx article stem options choices endings ending0 answer tokens words tags ner_tags ner"
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def whole_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _read_cells(path: Path, given: Collection[str]) -> Table:
-    names = _NAMES | _CHOICE_NAMES | {fold(name) for name in given}
+    names = _NAMES | _OTHER_NAMES | {fold(name) for name in given}
     if inner_suffix(path) == ".csv":
         found = _csv_rows(path, names)
     else:
