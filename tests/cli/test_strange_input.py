@@ -3,14 +3,17 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import sesame
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.errors import SesameError
 from sesame.tasks import TaskConfig, build_task
 from tests.cli.calling import Cli
 from tests.languages import word_tokenizer
@@ -84,6 +87,32 @@ def test_an_answer_for_each_row(cli: Cli, model: Path, tmp_path: Path, name: str
     assert [row["label"] for row in rows] == [lines[0]["label"], "", lines[2]["label"]]
     shown = cli("predict", model, "--file", file).fine().out.splitlines()
     assert [line.startswith("(no text)") for line in shown] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        (["wa", None], "text 2 is None"),
+        (["wa", float("nan")], "text 2 is nan"),
+        ([b"wa"], "text 1 is b'wa'"),
+        ([{"text": "wa", "label": "x"}], "text 1 is {'text': 'wa'"),
+        ([("wa", "wb", "wc")], "text 1 is ('wa', 'wb', 'wc')"),
+        ([("wa", float("nan"))], "text 1 is ('wa', nan)"),
+    ],
+)
+def test_what_is_no_text_is_told_by_its_number(model: Path, given: list[Any], part: str) -> None:
+    """Gaps in a data frame ended in a traceback, and of {"text": ..., "label": ...} the two keys were answered as a pair."""
+    loaded = sesame.load(model, "cpu")
+    for ask in (loaded.predict, loaded.embed):
+        with pytest.raises(SesameError) as caught:
+            ask(given)
+        assert part in str(caught.value)
+
+
+def test_a_chance_to_abstain_by(model: Path) -> None:
+    for chance in (1.5, -0.1, float("nan")):
+        with pytest.raises(SesameError, match="from 0 to 1"):
+            sesame.load(model, "cpu").predict("wa", abstain=chance)
 
 
 def test_json_lines_are_texts(cli: Cli, model: Path, tmp_path: Path) -> None:
