@@ -37,6 +37,11 @@ def judge(
         say(sentence)
     examples = read.examples
     _say_foreign(config, examples, data, "the model")
+    if config.multi and multi is None and all(isinstance(example.label, str) for example in examples):
+        say(
+            f"{data}: every row is read as having one label, where {model} gives several; say with --multi what separates "
+            "them, such as --multi '|', if some rows have more or none"
+        )
     said = one.answers(examples)
     gold, metric = gold_of(config, examples), main_score(config)
     low, high = interval(config, metric, gold, said)
@@ -50,6 +55,11 @@ def judge(
             raise SesameError(
                 f"{against}: was taught to {other.task.config.kind}, not to {config.kind}; compare like with like"
             )
+        if other.task.config.multi != config.multi:
+            ways = (
+                ("several labels at once", "one label") if other.task.config.multi else ("one label", "several at once")
+            )
+            raise SesameError(f"{against}: gives {ways[0]}, {model} gives {ways[1]}; compare like with like")
         _say_foreign(other.task.config, examples, data, against)
         labels = tuple(dict.fromkeys([*config.labels, *other.task.config.labels]))
         found |= {
