@@ -11,13 +11,18 @@ from sesame.tasks import TaskConfig, build_task
 from tests.tasks.toys import encoder, noise, toy_tokenizer, write_csv
 
 
-def folder(place: Path, multi: bool) -> str:
+def folder(place: Path, multi: bool = False, name: str = "mood", *others: str) -> str:
     tokenizer = toy_tokenizer()
     backbone = encoder(len(tokenizer))
-    task = build_task("mood", TaskConfig("classify", ("good", "bad"), multi=multi), backbone)
-    noise(task)
+    configs = {name: TaskConfig("classify", ("good", "bad"), multi=multi)} | dict.fromkeys(
+        others, TaskConfig("regress")
+    )
+    tasks = {name: build_task(name, config, backbone) for name, config in configs.items()}
+    for task in tasks.values():
+        noise(task)
+    heads = {part: head for task in tasks.values() for part, head in task.heads().items()}
     place.mkdir()
-    save_parts(place, Parts(backbone, task.heads(), tokenizer, tasks={"mood": task}))
+    save_parts(place, Parts(backbone, heads, tokenizer, tasks=tasks))
     return str(place)
 
 
@@ -38,3 +43,14 @@ def test_rows_of_one_label_for_a_model_of_several(tmp_path: Path, capsys: pytest
     assert "--multi" in capsys.readouterr().err
     judge(model, data, multi="|", device="cpu")
     assert "--multi" not in capsys.readouterr().err
+
+
+def test_a_model_of_several_tasks_beside_one_of_one(tmp_path: Path) -> None:
+    """The task has another name there, or none was asked for: the only one of its kind is meant."""
+    one, both = folder(tmp_path / "one"), folder(tmp_path / "both", False, "tone", "price")
+    data = str(write_csv(tmp_path / "a.csv", [("text", "label"), ("w1 alpha", "good"), ("w2", "bad")]))
+    assert judge(one, data, against=both, device="cpu")["versus"]["difference"] == 0
+    assert judge(both, data, task="tone", against=one, device="cpu")["versus"]["difference"] == 0
+    prices = str(write_csv(tmp_path / "b.csv", [("text", "label"), ("w1 alpha", 1), ("w2", 2)]))
+    with pytest.raises(SesameError, match="was not taught 'price' but mood"):
+        judge(both, prices, task="price", against=one, device="cpu")

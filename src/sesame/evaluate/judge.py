@@ -50,7 +50,7 @@ def judge(
         "rows": len(examples), **tables(config, gold, said),
     }  # fmt: skip
     if against is not None:
-        other = _open(against, task, device)
+        other = _open(against, task, device, config.kind)
         if other.task.config.kind != config.kind:
             raise SesameError(
                 f"{against}: was taught to {other.task.config.kind}, not to {config.kind}; compare like with like"
@@ -97,12 +97,16 @@ class _Judged:
         return said_of(self.task.config, replies)
 
 
-def _open(model: str, name: str | None, device: str) -> _Judged:
+def _open(model: str, name: str | None, device: str, kind: str = "") -> _Judged:
+    """A model with the task of that name; where none is called so, with its only one of that `kind`."""
     parts = load_parts(model)
     if not parts.tasks:
         raise SesameError(
             f"{model}: was not taught any task, so there is nothing to score; use `sesame finetune` first"
         )
+    alike = [other for other, task in parts.tasks.items() if task.config.kind == kind]
+    if name not in parts.tasks and len(alike) == 1:
+        name = alike[0]
     if name is None and len(parts.tasks) > 1:
         raise SesameError(f"{model}: was taught several tasks ({', '.join(parts.tasks)}); choose one with --task")
     if name is not None and name not in parts.tasks:
