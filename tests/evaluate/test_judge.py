@@ -1,4 +1,4 @@
-"""Two models on the same rows: what cannot be compared is refused, and what is read otherwise than taught is said."""
+"""Models on labelled rows: what cannot be compared is refused, what is read otherwise is said, what is told stays small."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 from sesame.checkpoint.folder import Parts, save_parts
 from sesame.errors import SesameError
 from sesame.evaluate.judge import judge
+from sesame.evaluate.results import tables
 from sesame.tasks import TaskConfig, build_task
 from tests.tasks.toys import encoder, noise, toy_tokenizer, write_csv
 
@@ -34,6 +35,18 @@ def test_one_label_is_not_compared_with_several(tmp_path: Path) -> None:
         assert judge(model, data, against=model, device="cpu")["versus"]["difference"] == 0
         with pytest.raises(SesameError, match="compare like with like"):
             judge(model, data, against=other, device="cpu")
+
+
+def test_confusions_of_thousands_of_classes_are_those_that_occur() -> None:
+    labels = tuple(f"c{number}" for number in range(3000))
+    found = tables(TaskConfig("classify", labels), ["c7", "c2", "new"], ["c2", "c2", "c9"])
+    assert found["confusion"] == {
+        "labels": ["c2", "c7", "c9", "new"],
+        "counts": [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]],
+    }
+    assert len(found["per_class"]) == 3001
+    few = tables(TaskConfig("classify", labels[:3]), ["c0"], ["c0"])
+    assert few["confusion"]["labels"] == ["c0", "c1", "c2"]
 
 
 def test_rows_of_one_label_for_a_model_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
