@@ -1,6 +1,6 @@
 """The commands' twins in Python: `sesame.load(folder)`, `sesame.pretrain(...)`, `sesame.finetune(...)`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -79,7 +79,7 @@ class Loaded:
             raise SesameError(f"{self.folder}: has no trained masked-language head, so it cannot fill masks{beside}")
         if not self.tokenizer.has("mask"):
             raise SesameError(f"{self.folder}: its tokenizer has no mask token")
-        texts = [texts] if isinstance(texts, str) else texts
+        texts = _texts(texts)
         head, table = self.parts.heads["mlm"], self.parts.backbone.token_table()
 
         def ask(precision: Precision, texts: Sequence[str], top: int) -> list[list[Filled]]:
@@ -138,7 +138,7 @@ class Loaded:
     ) -> npt.NDArray[np.float32]:
         """One vector for each text. One that is too long is read in windows of equal size: "mean" and "max" are over all of
         its tokens, of "cls" and "pooler" the mean over its windows is taken."""
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        texts = _texts(texts)
         pooling = self.parts.backbone.pooled if pooling is None else pooling
         if pooling == "none":
             raise SesameError('pooling "none" gives a matrix for each text; use `embed_tokens`')
@@ -251,7 +251,7 @@ class Loaded:
         shown: Bar | None,
         places: Sequence[str] | None,
     ) -> list[list[Said]]:
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        texts = _texts(texts)
         if self.speaker is None:
             self.speaker = quickest(self.parts)
         return answers(
@@ -307,8 +307,25 @@ def _example(task: Task, given: str | tuple[str, str] | Example, number: int) ->
     place = f"text {number}"
     if isinstance(given, str):
         return Example(place, given)
-    first, second = given
-    return Example(place, second, first) if task.config.kind == "qa" else Example(place, first, second)
+    asks = task.config.kind == "qa"
+    parts = tuple(given) if isinstance(given, Iterable) and not isinstance(given, dict | set) else ()
+    first, second = parts if len(parts) == 2 else (None, None)
+    if not isinstance(first, str) or not isinstance(second, str if asks else str | None):
+        raise SesameError(f"{place} is {_briefly(given)}, neither a text nor a pair of texts; mend it or leave it out")
+    return Example(place, second, first) if asks else Example(place, first, second)
+
+
+def _texts(given: str | Sequence[str]) -> list[str]:
+    """A list of texts; what is none, such as a gap in a data frame, is told by its number."""
+    texts = [given] if isinstance(given, str) else list(given)
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise SesameError(f"text {number} is {_briefly(text)}, not a text; mend it or leave it out")
+    return texts
+
+
+def _briefly(value: object) -> str:
+    return repr(value)[:60]
 
 
 def _window(

@@ -1,15 +1,19 @@
 """What a stranger does with the commands: two inputs at once, empty lines, folders for files, weights that are no numbers."""
 
+import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import sesame
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.errors import SesameError
 from sesame.tasks import TaskConfig, build_task
 from tests.cli.calling import Cli
 from tests.languages import word_tokenizer
@@ -56,12 +60,59 @@ def test_a_row_for_each_line(cli: Cli, model: Path, tmp_path: Path) -> None:
     assert [any(json.loads(line)["vector"]) for line in piped] == [True, False, True]
 
 
-def test_answers_name_the_line(cli: Cli, model: Path, tmp_path: Path) -> None:
-    file = tmp_path / "a.txt"
-    file.write_text("wa wb\n\nwc\n")
+TABLES = {
+    "a.txt": "wa wb\n\nwc\n",
+    "a.csv": "text,id\nwa wb,1\n ,2\nwc,3\n",
+    "one.csv": 'text\nwa wb\n""\nwc\n',
+    "a.tsv": "text\tid\nwa wb\t1\n\t\nwc\t3\n",
+    "a.jsonl": '{"text": "wa wb"}\n{"id": 2}\n{"text": "wc"}\n',
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_an_answer_for_each_row(cli: Cli, model: Path, tmp_path: Path, name: str) -> None:
+    """Row n of the answers is row n of the file: who puts them beside each other must not shift them in silence."""
+    file, out = tmp_path / name, tmp_path / "out.csv"
+    file.write_text(TABLES[name])
     result = cli("predict", model, "--file", file, "--json").fine()
-    assert [json.loads(line)["place"] for line in result.out.splitlines()] == [f"{file}:1", f"{file}:3"]
-    assert "1 of 3 lines are empty, and left out" in result.err
+    lines = [json.loads(line) for line in result.out.splitlines()]
+    first = 1 if name.endswith(("txt", "jsonl")) else 2
+    assert [row["place"] for row in lines] == [f"{file}:{first + number}" for number in range(3)]
+    assert [row["label"] is None for row in lines] == [False, True, False]
+    assert lines[1]["empty"]
+    assert "1 of 3 rows have no text, and get no answer" in result.err
+    cli("predict", model, "--file", file, "--out", out).fine()
+    with out.open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["label"] for row in rows] == [lines[0]["label"], "", lines[2]["label"]]
+    shown = cli("predict", model, "--file", file).fine().out.splitlines()
+    assert [line.startswith("(no text)") for line in shown] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        (["wa", None], "text 2 is None"),
+        (["wa", float("nan")], "text 2 is nan"),
+        ([b"wa"], "text 1 is b'wa'"),
+        ([{"text": "wa", "label": "x"}], "text 1 is {'text': 'wa'"),
+        ([("wa", "wb", "wc")], "text 1 is ('wa', 'wb', 'wc')"),
+        ([("wa", float("nan"))], "text 1 is ('wa', nan)"),
+    ],
+)
+def test_what_is_no_text_is_told_by_its_number(model: Path, given: list[Any], part: str) -> None:
+    """Gaps in a data frame ended in a traceback, and of {"text": ..., "label": ...} the two keys were answered as a pair."""
+    loaded = sesame.load(model, "cpu")
+    for ask in (loaded.predict, loaded.embed):
+        with pytest.raises(SesameError) as caught:
+            ask(given)
+        assert part in str(caught.value)
+
+
+def test_a_chance_to_abstain_by(model: Path) -> None:
+    for chance in (1.5, -0.1, float("nan")):
+        with pytest.raises(SesameError, match="from 0 to 1"):
+            sesame.load(model, "cpu").predict("wa", abstain=chance)
 
 
 def test_json_lines_are_texts(cli: Cli, model: Path, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import pytest
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 import sesame
+from sesame.cli.explanations import _table
+from sesame.cli.teach import _show
 from tests.cli.calling import Cli, Result
 from tests.tasks.toys import examples, start_folder, toy_tokenizer, write_csv, write_examples
 
@@ -121,7 +123,7 @@ def test_predict_texts(cli: Cli, taught: Callable[[str], Path]) -> None:
 
 def test_predict_from_files_and_standard_input(cli: Cli, taught: Callable[[str], Path], tmp_path: Path) -> None:
     model, texts = taught("classify"), ["w1 alpha w2", "gamma w3", "beta"]
-    (tmp_path / "a.txt").write_text("\n".join(texts) + "\n\n")
+    (tmp_path / "a.txt").write_text("\n".join(texts) + "\n")
     write_csv(tmp_path / "a.csv", [("id", "body", "label"), *((f"n{n}", text, "") for n, text in enumerate(texts))])
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     ways = [
@@ -146,6 +148,7 @@ def test_predict_from_lines_by_any_name(cli: Cli, taught: Callable[[str], Path],
     found = replies(cli("predict", taught("classify"), "--file", tmp_path / name, "--json"))
     assert [(one["place"], one["label"]) for one in found] == [
         (f"{tmp_path / name}:1", "good"),
+        (f"{tmp_path / name}:2", None),
         (f"{tmp_path / name}:3", "bad"),
     ]
 
@@ -279,6 +282,24 @@ def test_evaluate(kind: str, cli: Cli, ground: Ground, taught: Callable[[str], P
     shown = cli(*words).fine().out
     assert metric in shown
     assert f"{found['scores'][metric]:.4f}" in shown
+
+
+def test_labels_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tables took "[/quote]" for markup and ended in a traceback, "[urgent]" for a color and ":cat:" for a cat."""
+    labels = ["[urgent]", "[/quote]", ":cat:"]
+    classes = [{"label": label, "precision": 1.0, "recall": 1.0, "f1": 1.0, "count": 2} for label in labels]
+    versus = {"difference": 0.1, "low": 0.0, "high": 0.2, "p": 0.5}
+    _show({
+        "scores": {"accuracy": 1.0}, "metric": "accuracy", "interval": [1.0, 1.0], "per_class": classes,
+        "against": "runs/[red]b", "versus": versus,
+    })  # fmt: skip
+    out = capsys.readouterr().out
+    for text in (*labels, "better than runs/[red]b"):
+        assert text in out
+    _table(["token", "[b] reads"], [[label, "1"] for label in labels])
+    out = capsys.readouterr().out
+    for text in (*labels, "[b] reads"):
+        assert text in out
 
 
 @pytest.mark.slow

@@ -62,6 +62,25 @@ def test_choices_that_count_from_one(tmp_path: Path) -> None:
     fails(tmp_path / "a.jsonl", [*rows, {**rows[0], "label": 0}], "a.jsonl:2:", "a.jsonl:4 counts")
 
 
+def test_rows_that_do_not_tell_from_where_answers_count(tmp_path: Path) -> None:
+    """A few rows of a set that counts from 1 may hold no last option, and were read as the options behind the right ones."""
+    rows = [{"stem": "A", "options": ["w", "x", "y"], "label": label} for label in (1, 2)]
+    examples, _, (warning,) = read(tmp_path / "a.jsonl", rows)
+    assert [one.label for one in examples] == [1, 2]
+    assert "count from 0" in warning
+    assert not read(tmp_path / "a.jsonl", rows, labels=False)[2]
+    for sure in (0, 3, "B"):
+        told = [{**row, "label": sure} for row in rows] if sure == "B" else [*rows, {**rows[0], "label": sure}]
+        assert not read(tmp_path / "a.jsonl", told)[2]
+
+
+def test_columns_of_options_may_be_empty_at_the_end(tmp_path: Path) -> None:
+    examples, _, _ = read(tmp_path / "a.csv", "question,A0,choice1,choice2,choice3,label\nA,0,w,x,y,3\nB,0,w,x,,1\n")
+    assert [(one.options, one.label) for one in examples] == [(("w", "x", "y"), 2), (("w", "x"), 0)]
+    fails(tmp_path / "a.csv", "question,choice1,choice2,choice3,label\nA,w,,y,1\n", "a.csv:2:", "two or more texts")
+    fails(tmp_path / "a.csv", "question,choice1,choice2,choice3,label\nA,w,,,1\n", "a.csv:2:", "two or more texts")
+
+
 @pytest.mark.parametrize(
     ("row", "parts"),
     [

@@ -1,6 +1,7 @@
 """The door to labelled data: which column is which, what is left out, and what each task's label is."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,19 @@ def test_empty_texts_are_counted(tmp_path: Path) -> None:
     fails(tmp_path / "a.csv", "text,label\n,x\n", "no text", "--text-column")
 
 
+def test_a_prediction_keeps_every_row(tmp_path: Path) -> None:
+    for name, rows in (
+        ("a.csv", "text,id\na,1\n,2\nb,3\n"),
+        ("a.csv", 'text\na\n""\nb\n'),
+        ("a.tsv", "text\tid\na\t\n\t\nb\t\n"),
+    ):
+        assert [one.text for one in read(tmp_path / name, rows, labels=False).examples] == ["a", "", "b"]
+    tagged = [{"tokens": ["a"]}, {"tokens": []}, {"tokens": ["\u00a0"]}, {"tokens": ["b"]}]
+    assert [one.text for one in read(tmp_path / "a.jsonl", tagged, "tag", labels=False).examples] == ["a", "", "", "b"]
+    asked = [{"question": question, "context": "a"} for question in ("What?", " ", "Who?")]
+    assert len(read(tmp_path / "a.jsonl", asked, "qa", labels=False).examples) == 3
+
+
 def test_missing_labels(tmp_path: Path) -> None:
     rows = [{"text": f"t{number}", "label": "x"} for number in range(20)]
     found = read(tmp_path / "a.jsonl", [*rows, {"text": "a"}])
@@ -213,6 +227,31 @@ def test_bad_questions(tmp_path: Path) -> None:
     fails(tmp_path / "a.jsonl", [{"question": "What?", "context": "a"}], "the answers", "--label-column", task="qa")
     empty = read(tmp_path / "a.jsonl", [{"question": "What?", "context": "a", "answers": []}], "qa")
     assert empty.examples[0].label == ()
+
+
+def test_questions_in_a_csv(tmp_path: Path) -> None:
+    """All of its cells are texts: a start was refused as no number, and "True" was not taken for it."""
+    text = "question,context,answer,answer_start,is_impossible\n"
+    text += "Who?,EU EU,EU,3,False\nWhat?,EU,,,True\nWhere?,EU,EU,,0\nHow?,EU,,0,1\n"
+    labels = [one.label for one in read(tmp_path / "a.csv", text, "qa").examples]
+    assert labels == [(Answer("EU", 3),), (), (Answer("EU", 0),), ()]
+    gaps = {"question": ["Who?"] * 2, "context": ["EU EU"] * 2, "answer": ["EU"] * 2, "start": [3.0, None]}
+    found = read(tmp_path / "a.parquet", gaps, "qa").examples
+    assert [one.label for one in found] == [(Answer("EU", 3),), (Answer("EU", 0),)]
+    fails(tmp_path / "a.csv", text.replace(",3,", ",three,"), "a.csv:2: an answer needs", "three", task="qa")
+
+
+def test_words_and_tags_in_a_csv(tmp_path: Path) -> None:
+    """A first row of such names was taken for data."""
+    for header in ("tokens,tags", "words,ner_tags", "tokens,ner"):
+        (one,) = read(tmp_path / "a.csv", f"{header}\nEU rose,B-ORG O\n", "tag").examples
+        assert (one.text, one.label) == ("EU rose", ("B-ORG", "O"))
+
+
+def test_decimals_are_numbers(tmp_path: Path) -> None:
+    values = {"text": ["a", "b"], "label": [Decimal("1.50"), Decimal("2.00")]}
+    assert [one.label for one in read(tmp_path / "a.parquet", values, "regress").examples] == [1.5, 2.0]
+    assert [one.label for one in read(tmp_path / "a.parquet", values).examples] == ["1.50", "2"]
 
 
 def test_choices(tmp_path: Path) -> None:

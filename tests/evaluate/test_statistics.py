@@ -10,7 +10,8 @@ from sklearn.metrics import matthews_corrcoef
 from sesame.errors import SesameError
 from sesame.evaluate import statistics as s
 from sesame.evaluate.classification import resampled
-from sesame.evaluate.scoring import range_of
+from sesame.evaluate.scoring import compare, range_of
+from sesame.tasks.base import TaskConfig
 
 
 def test_summary_equals_scipy() -> None:
@@ -109,6 +110,25 @@ def test_paired_metric_equals_the_mean_and_any_function() -> None:
     quick = [resampled(gold, said, labels, "matthews") for said in (a, b)]
     slow = s.paired_bootstrap_metric(matthews(a), matthews(b), examples=60, rounds=100, seed=2)
     assert s.paired_bootstrap_metric(*quick, examples=60, rounds=100, seed=2) == pytest.approx(slow)
+
+
+@pytest.mark.parametrize(("rows", "better"), [(200, 5), (20, 5), (8, 4), (6, 3)])
+def test_few_rows_that_differ_prove_no_more_than_a_sign_test(rows: int, better: int) -> None:
+    """`evaluate --against` took all rows for such that differ, and five of 200 in favor were p = 0.036."""
+    gold, a, b = ["x"] * rows, ["x"] * rows, ["y"] * better + ["x"] * (rows - better)
+    floor = 2.0 ** (1 - better)
+    for metric in ("accuracy", "macro_f1"):
+        assert compare(TaskConfig("classify", ("x", "y")), metric, gold, a, b)["p"] >= floor
+    right = [[g == s for g, s in zip(gold, said, strict=True)] for said in (a, b)]
+    assert s.paired_bootstrap(*right)["p"] == compare(TaskConfig("classify", ("x", "y")), "accuracy", gold, a, b)["p"]
+    tags = [[("B-X",) if g == s else ("O",) for g, s in zip(gold, said, strict=True)] for said in (gold, a, b)]
+    assert compare(TaskConfig("tag", ("O", "B-X")), "f1", tags[0], tags[1], tags[2])["p"] >= floor
+
+
+def test_two_wrong_answers_are_no_evidence() -> None:
+    gold, a = ["x"] * 20, ["x"] * 4 + ["y"] * 16
+    b = ["z"] * 20  # wrong too, in other words
+    assert compare(TaskConfig("classify", ("x", "y", "z")), "accuracy", gold, a, b)["p"] >= 2.0**-3
 
 
 def test_micro_f1_of_draws() -> None:

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import normalizers
 
 from sesame.backbones import Encoder
 from sesame.data.examples import Answer, Example
 from sesame.tasks import Task, TaskConfig, build_task
 from sesame.tasks.predict import predict
+from sesame.tasks.qa import unheld
 from sesame.tasks.tag import words_of
 from sesame.text import Tokenizer
-from tests.tasks.toys import UNICODE, encoder, trained, words_tokenizer
+from tests.tasks.toys import UNICODE, encoder, made, trained, words_tokenizer
 
 KEY = "lazy"  # none of its letters but "a" is in UNICODE
 KINDS = ("words", "wordpiece", "bpe", "unigram")
@@ -127,7 +129,7 @@ def test_words_that_share_a_piece() -> None:
 
 def test_training_labels_of_long_texts() -> None:
     """Every word's tag and every answer reaches training exactly once as a target, in the window that owns or holds it."""
-    from tests.tasks.toys import made, tagged
+    from tests.tasks.toys import tagged
 
     words = ["alpha" if n % 7 == 0 else "w1" for n in range(200)]
     tokenizer = words_tokenizer(["alpha", "w1", "who"])
@@ -152,3 +154,45 @@ def test_training_labels_of_long_texts() -> None:
         assert whole == ((first, last) != (0, 0))
         if whole:
             assert (window.offsets[first][0], window.offsets[last][1]) == (start, start + 11)
+
+
+@pytest.mark.parametrize("normalizer", [normalizers.NFC(), normalizers.BertNormalizer()], ids=["composed", "stripped"])
+def test_answers_end_with_the_marks_of_their_last_letter(normalizer: normalizers.Normalizer) -> None:
+    """No piece stands for a composed or stripped mark: such answers were learnt as "there is none", and told without it."""
+    tokenizer = words_tokenizer(["café", "cafe", "who", "w1"])
+    tokenizer.backend.normalizer = normalizer
+    task, _, inputs = made(TaskConfig("qa"), tokenizer)
+    text, answer = "w1 cafe\u0301 w1 \u200fcafe\u0301", "cafe\u0301"
+    for start in (3, text.rindex(answer)):
+        example = Example("x", text, "who", (Answer(answer, start),))
+        (item,) = task.items([example], inputs)
+        ((first, last),) = item.label
+        (window,) = item.windows
+        assert (window.offsets[first][0], window.offsets[last][1]) == (start, start + len(answer))
+        assert not unheld(item, example)
+
+
+def test_answers_with_marks_of_direction() -> None:
+    """What the tokenizer drops at the ends of an answer does not lose the rest of it."""
+    tokenizer = words_tokenizer(["\u05e9\u05dc\u05d5\u05dd", "who", "w1"])
+    tokenizer.backend.normalizer = normalizers.BertNormalizer()
+    task, _, inputs = made(TaskConfig("qa"), tokenizer)
+    answer = "\u200f\u05e9\u05dc\u05d5\u05dd\u200f"
+    (item,) = task.items([Example("x", f"w1 {answer} w1", "who", (Answer(answer, 3),))], inputs)
+    assert item.label == [(4, 4)]
+
+
+def test_an_answer_is_told_with_its_marks() -> None:
+    tokenizer = words_tokenizer([KEY, "stop", "who"])
+    tokenizer.backend.normalizer = normalizers.BertNormalizer()
+    task, backbone = handmade(QA, tokenizer)
+    (said,) = predict(task, backbone, tokenizer, [Example("x", f"stop {KEY}\u0301\u0323 stop", "who")])
+    assert (said["answer"], said["start"], said["end"]) == (f"{KEY}\u0301\u0323", 5, 5 + len(KEY) + 2)
+
+
+def test_answers_that_no_window_holds_are_known() -> None:
+    tokenizer = words_tokenizer(["alpha", "w1", "who"])
+    task, _, inputs = made(TaskConfig("qa"), tokenizer)
+    text = " ".join(["w1"] * 10 + ["alpha"] * 40 + ["w1"] * 10)
+    examples = [Example("x", text, "who", answers) for answers in ((Answer(text[30:-30], 30),), ())]
+    assert [unheld(*each) for each in zip(task.items(examples, inputs), examples, strict=True)] == [True, False]

@@ -138,7 +138,7 @@ def _static(path: str, word: str, count: int, unknown: str, json: bool) -> None:
     table = Table("word", "cosine")
     for other, cosine in found:
         table.add_row(_plain(other), f"{cosine:.3f}")
-    Console(highlight=False).print(table)
+    Console(highlight=False, emoji=False).print(table)
 
 
 def _in_context(
@@ -196,7 +196,7 @@ def _table(found: "list[Occurrence]", near: "Near", groups: "Numbers", show: int
         near_by = zip(near.rows[row].tolist(), near.cosines[row].tolist(), strict=True)
         others = "\n".join(f"{cosine:.2f} {_sentence(found[other])}" for other, cosine in near_by)
         table.add_row(str(int(groups[row]) + 1), _sentence(found[row]), others)
-    Console(highlight=False).print(table)
+    Console(highlight=False, emoji=False).print(table)
 
 
 def _chosen(groups: list[int], show: int) -> list[int]:

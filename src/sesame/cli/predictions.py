@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ import typer
 from sesame.cli.show import check_new
 from sesame.data.conll import has_tags
 from sesame.data.examples import Example
+from sesame.data.labelled import has_text, read_labelled
 from sesame.data.readers import TEXT
 from sesame.data.tables import TABLES, inner_suffix
 from sesame.errors import SesameError
 from sesame.files import write_whole
 from sesame.progress import say
+from sesame.tasks import Reply
 
 
 def examples_of(
@@ -29,8 +31,6 @@ def examples_of(
     """Rows of a table, or texts of the command line or of lines with their places, each with the same second text if one is
     given."""
     if lines is None:
-        from sesame.data.labelled import read_labelled
-
         assert file is not None
         found = read_labelled(file, kind, dict(columns), labels=False)
         say(found.said)
@@ -64,6 +64,24 @@ def check_out(out: Path | None) -> None:
     if out.suffix not in (".jsonl", ".csv"):
         raise SesameError(f"--out {out}: must end in .jsonl or .csv")
     check_new(out)
+
+
+def answered(ask: Callable[[list[Example]], list[Reply]], examples: Sequence[Example]) -> list[Reply]:
+    """A reply for every row, in order: where there is nothing to read, one without an answer, so that no row is shifted."""
+    full = [number for number, example in enumerate(examples) if has_text(example)]
+    if not full:
+        raise SesameError(f"{examples[0].place}: there is no text, nor in any other row; give one to answer about")
+    found = ask([examples[number] for number in full])
+    if len(full) == len(examples):
+        return found
+    first = next(example.place for example in examples if not has_text(example))
+    missing = len(examples) - len(full)
+    say(f"{missing:,} of {len(examples):,} rows have no text, and get no answer, first {first}")
+    nothing = dict.fromkeys(key for reply in found[:1] for key in reply if key != "abstained")
+    replies: list[Reply] = [{**nothing, "empty": True} for _ in examples]
+    for number, reply in zip(full, found, strict=True):
+        replies[number] = reply
+    return replies
 
 
 def write_replies(
@@ -106,6 +124,8 @@ def _line(row: Mapping[str, Any]) -> str:
     """For people: the answer, how sure, and the text."""
     text = row["text"].replace("\n", " ")
     short = text if len(text) <= 100 else text[:97] + "..."
+    if row.get("empty"):
+        return f"(no text)\t{short}"
     if "entities" in row:
         found = "  ".join(f"{e['text']} [{e['label']} {e['probability']:.0%}]" for e in row["entities"])
         return f"{short}\n  {found or '(no entities)'}"

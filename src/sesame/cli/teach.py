@@ -168,7 +168,7 @@ def predict(
     """
     from sesame.api import load
     from sesame.cli.answers import numbered_lines
-    from sesame.cli.predictions import check_out, examples_of, is_table, write_replies
+    from sesame.cli.predictions import answered, check_out, examples_of, is_table, write_replies
     from sesame.errors import SesameError
 
     check_out(out)
@@ -177,7 +177,7 @@ def predict(
     table = file is not None and is_table(file, kind)
     if table and texts:
         raise SesameError("give texts or --file, not both")
-    given = None if table else numbered_lines(texts, file)
+    given = None if table else numbered_lines(texts, file, empty=kind != "choice")
     examples = examples_of(kind, given, file, context or pair, columns_of(text_column, pair_column, None))
-    replies = loaded.predict(examples, task, abstain, progress=True)
+    replies = answered(lambda full: loaded.predict(full, task, abstain, progress=True), examples)
     write_replies(examples, replies, out, json)

@@ -5,7 +5,7 @@ text, its letter or its number, which may count from 0 or from 1: what all rows 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +18,14 @@ _STEMS = listed("""startphrase sent1:sent2 article:question passage:question con
     premise context question goal sentence text""")
 _OPTIONS = listed("options choices endings")
 _NUMBERED_OPTION = re.compile(r"(?:ending|option|choice|answer|sol)_?(?:\d|[a-h])")
+_UNSURE = (
+    "no row shows whether answers count from 0 or from 1; they are taken to count from 0, write letters if they do not"
+)
 _RIGHT_ONES = listed("label answer answerkey answer_key correct target gold")
 
 
 def read_choices(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Example], str, list[str]]:
-    """The examples of a table, which columns were taken, and warnings, of which there are none.
+    """The examples of a table, which columns were taken, and warnings.
 
     A stem may stand in two columns (SWAG's sent1 and sent2, a passage and its question), which are then joined.
     """
@@ -50,7 +53,7 @@ def read_choices(table: Table, columns: Mapping[str, str], labels: bool) -> tupl
     for line, row in table.rows:
         place = table.place(line)
         stem = joint.join(filter(None, (text_in(row.get(name), place, name).strip() for name in stems)))
-        texts, letters = _options([row.get(name) for name in several] if options is None else row.get(options), place)
+        texts, letters = _options(_cells(row, several) if options is None else row.get(options), place)
         label = None
         if right is not None:
             try:
@@ -61,7 +64,15 @@ def read_choices(table: Table, columns: Mapping[str, str], labels: bool) -> tupl
         rows.append((Example(place, stem, options=texts, id=id_in(row, ids)), label))
     examples, said = _numbered(rows)
     shown = ", ".join(stems) + (f'", label = "{right}' if right else "")
-    return examples, f'text = "{shown}"{said}', []
+    return examples, f'text = "{shown}"{said}', [f"{table.path}: {_UNSURE}"] if labels and _unsure(rows) else []
+
+
+def _cells(row: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """The options of a row that has a column for each; where it has fewer than others, the last ones are empty."""
+    cells = [row.get(name) for name in names]
+    while cells and (cells[-1] is None or (isinstance(cells[-1], str) and not cells[-1].strip())):
+        cells.pop()
+    return cells
 
 
 def _options(value: Any, place: str) -> tuple[tuple[str, ...], list[str]]:
@@ -97,6 +108,12 @@ def _right_one(value: Any, options: tuple[str, ...], letters: list[str], place: 
     raise SesameError(
         f"{place}: the right answer is {briefly(value)}, none of the {len(options)} options; write its number or letter"
     )
+
+
+def _unsure(rows: list[tuple[Example, int | str | None]]) -> bool:
+    """Whether there are numbers, but neither a 0 nor one as large as the number of its options."""
+    numbers = [(int(label), len(one.options)) for one, label in rows if isinstance(label, str)]
+    return bool(numbers) and not any(number in (0, count) for number, count in numbers)
 
 
 def _numbered(rows: list[tuple[Example, int | str | None]]) -> tuple[list[Example], str]:

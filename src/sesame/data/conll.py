@@ -183,8 +183,9 @@ def tagged(sentences: list[Sentence], path: Path, labels: bool, strict: bool = T
                 f"{path}: {scheme.broken:,} of {words:,} tags did not follow {scheme.name} and were mended (an entity "
                 f"that cannot go on starts anew), first at {scheme.first}"
             )
-    examples = [example for one in sentences if (example := to_example(one, numbers)).words]
-    return Tagged(examples, said, warnings + _blank_words(sentences, path))
+    examples = [to_example(one, numbers) for one in sentences]
+    learnt = [example for example in examples if example.words]  # a prediction has an answer for each, also for none
+    return Tagged(learnt if labels else examples, said, warnings + _blank_words(sentences, path))
 
 
 def to_example(one: Sentence, numbers: bool = False) -> Example:

@@ -5,13 +5,14 @@
     read_labelled("train.txt", "tag"); read_labelled("train-v1.1.json", "qa")
 
 The format follows the name of the file, packed (.gz .xz .zst .bz2) or not. Rows without a text are left out and counted; rows
-without a label too, as long as they are fewer than one in ten.
+without a label too, as long as they are fewer than one in ten. For prediction every row stays where it is.
 """
 
 import math
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,14 @@ def _check(path: Path, task: str, columns: Mapping[str, str]) -> None:
 
 
 def _whole(path: Path, examples: list[Example], said: str, warnings: list[str], labels: bool, unit: str) -> Labelled:
-    """Leave out, and count, what cannot be used."""
-    texts = [one for one in examples if _has_text(one)]
+    """Leave out, and count, what cannot be learnt from."""
+    texts = [one for one in examples if has_text(one)]
+    if not labels and texts:
+        return Labelled(examples, said, warnings)
     if lost := len(examples) - len(texts):
-        first = next(one.place for one in examples if not _has_text(one))
+        first = next(one.place for one in examples if not has_text(one))
         warnings.append(f"{path}: left out {lost:,} of {len(examples):,} {unit} with an empty text, first at {first}")
-    kept = [one for one in texts if one.label is not None] if labels else texts
+    kept = [one for one in texts if one.label is not None]
     if missing := len(texts) - len(kept):
         first = next(one.place for one in texts if one.label is None)
         if missing >= MOST_MISSING * len(texts):
@@ -113,7 +116,8 @@ def _whole(path: Path, examples: list[Example], said: str, warnings: list[str], 
     return Labelled(kept, said, warnings)
 
 
-def _has_text(one: Example) -> bool:
+def has_text(one: Example) -> bool:
+    """Whether there is something to read, on both sides of a pair."""
     return bool(one.text.strip()) and (one.pair is None or bool(one.pair.strip()))
 
 
@@ -185,9 +189,9 @@ def _name(value: Any, place: str, column: str) -> str | None:
         return value.strip() or None
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float | Decimal) and value % 1 == 0:
         return str(int(value))
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float | Decimal):
         return str(value)
     raise SesameError(f"{place}: {column!r} holds {briefly(value)}, not a label; mend the row or choose another column")
 
@@ -195,7 +199,7 @@ def _name(value: Any, place: str, column: str) -> str | None:
 def _score(value: Any, place: str, column: str) -> float | None:
     if value is None or value == "" or (isinstance(value, str) and value.isspace()):
         return None
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
+    if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool):
         try:
             number = float(value)
         except (ValueError, OverflowError):
@@ -276,9 +280,9 @@ def _qa(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Ex
         text = text_in(row.get(context), place, context)
         label: tuple[Answer, ...] | None = None
         given = row.get(answers) if answers is not None else None
-        if isinstance(given, str) and start is not None and row.get(start) is not None:
-            given = {"text": given, "start": row[start]}
-        if row.get("is_impossible") is True:
+        if isinstance(given, str) and start is not None:
+            given = {"text": given, "start": _whole_number(row.get(start))}
+        if str(row.get("is_impossible")).strip().casefold() in ("true", "1"):  # cells of a CSV are texts
             label = ()
         elif given is not None:
             label = finder.find(text, given_answers(given, place), place)
@@ -286,3 +290,12 @@ def _qa(table: Table, columns: Mapping[str, str], labels: bool) -> tuple[list[Ex
         examples.append(Example(place, text, asked, label, id=id_in(row, ids)))
     said = f'text = "{context}", pair = "{question}"' + (f', label = "{answers}"' if answers else "")
     return examples, said, [f"{table.path}: {warning}" for warning in finder.warnings()]
+
+
+def _whole_number(value: Any) -> Any:
+    """A number as a CSV writes it, or a column of Parquet with gaps; None for a gap, and what is no number as it is."""
+    if value is None or (isinstance(value, str) and not value.strip()) or value != value:
+        return None
+    if isinstance(value, str) and is_number(value):
+        value = float(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value

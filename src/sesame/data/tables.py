@@ -14,7 +14,7 @@ What is unusual:
 import csv
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -45,7 +45,11 @@ LABELS = listed("""label labels class category target intent sentiment tag gold 
 SCORES = listed("score rating similarity value label target stars gold y labels")
 IDS = listed("id idx guid uid index qid example_id sentence_id")
 _NAMES = frozenset([*TEXTS, *LABELS, *SCORES, *IDS, *chain(*(pair.split(":") for pair in PAIRS))])
-_CHOICE_NAMES = frozenset(listed("startphrase sent1 sent2 ctx article stem options choices endings ending0 answer"))
+_OTHER_NAMES = frozenset(  # of choices and of tagged words
+    listed(
+        "startphrase sent1 sent2 ctx article stem options choices endings ending0 answer tokens words tags ner_tags ner"
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -121,12 +125,12 @@ def whole_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _read_cells(path: Path, given: Collection[str]) -> Table:
-    names = _NAMES | _CHOICE_NAMES | {fold(name) for name in given}
+    names = _NAMES | _OTHER_NAMES | {fold(name) for name in given}
     if inner_suffix(path) == ".csv":
         found = _csv_rows(path, names)
     else:
-        found = ((number, line.split("\t")) for number, line in whole_lines(path) if line.strip())
-    rows = list(found)
+        found = ((number, line.split("\t")) for number, line in whole_lines(path))
+    rows = _without_blank_lines(found)
     if not rows:
         raise SesameError(f"{path}: there are no rows inside; give a file with rows")
     first_line, first = rows[0]
@@ -145,6 +149,15 @@ def _read_cells(path: Path, given: Collection[str]) -> Table:
     if not rows:
         raise SesameError(f"{path}: there is a header but no row below it; give a file with rows")
     return Table(path, columns, [(line, dict(zip(columns, cells, strict=True))) for line, cells in rows], header)
+
+
+def _without_blank_lines(found: Iterable[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """A row of empty cells is one, also a quoted nothing where there is one column; a line with nothing on it is none."""
+    rows = [(line, cells) for line, cells in found if cells]
+    while rows and not any(cell.strip() for cell in rows[0][1]):
+        rows.pop(0)
+    one_column = bool(rows) and len(rows[0][1]) == 1
+    return [(line, cells) for line, cells in rows if one_column or len(cells) > 1 or cells[0].strip()]
 
 
 def _wrong_width(path: Path, line: int, cells: int, columns: int) -> SesameError:
@@ -208,8 +221,7 @@ def _csv_rows(path: Path, names: Collection[str]) -> Iterator[tuple[int, list[st
             raise _bad_cell(path, feed) from None
         if cells is None:
             return
-        if cells not in ([], [""]):
-            yield feed.row_line, cells
+        yield feed.row_line, cells
 
 
 def _bad_cell(path: Path, feed: "_Feed") -> SesameError:

@@ -37,5 +37,5 @@ def run_doctor(text: list[str], tokenizer: str | None, field: str, json: bool) -
         }
         print(jsonlib.dumps(report, ensure_ascii=False))
     else:
-        Report(Console(highlight=False, soft_wrap=True)).all(findings, checked.figures, examined, examples)
+        Report(Console(highlight=False, emoji=False, soft_wrap=True)).all(findings, checked.figures, examined, examples)
     return int(any(finding.level == "hurts" for finding in findings))

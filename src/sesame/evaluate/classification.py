@@ -1,7 +1,7 @@
 """Scores of names: one for each example, or several.
 
-All scores come from the confusion counts n[g, s] (rows: gold, columns: said), so that a thousand resamples are scored as
-fast as one (`resampled`). For a class k with right = n[k, k]:
+All scores come from three numbers of each class, how often it is right, said and gold, so that thousands of resamples are
+scored at once (`resampled`), whatever the number of classes. For a class:
 
     precision = right / said,  recall = right / gold,  F1 = 2 right / (said + gold);   0 / 0 = 0
 
@@ -22,7 +22,9 @@ from sesame.evaluate import check_pairs
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_LARGEST_BLOCK = 1 << 23  # confusion cells that are held at once
+Counts = tuple[Ints, Ints, Ints]
+"""Right, said and gold of each class. Shape: each (..., K)."""
+_LARGEST_BLOCK = 1 << 21  # drawn examples and counts that are held at once
 
 
 def classification_scores(gold: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
@@ -31,20 +33,19 @@ def classification_scores(gold: Sequence[str], said: Sequence[str], labels: Sequ
     The positive label is "1" where there is one, else the last of `labels` (as in GLUE's MRPC and QQP). Matthews is the
     correlation of gold and said (for several classes Gorodkin's R_K), 0 where one of them is constant.
     """
-    counts = np.asarray(confusion(gold, said, labels))
+    counts = _sides(gold, said, labels)
     return {name: float(score(counts)) for name, score in _scores(labels).items()}
 
 
 def per_class(gold: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> list[dict[str, Any]]:
     """label, precision, recall, f1 and count (in gold) of each class."""
-    counts = np.asarray(confusion(gold, said, labels))
-    return _table(all_labels(gold, said, labels), np.diagonal(counts), counts.sum(0), counts.sum(1))
+    return _table(all_labels(gold, said, labels), *_sides(gold, said, labels))
 
 
 def confusion(gold: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> list[list[int]]:
     """How often a row's label was taken for a column's; the order is that of `all_labels`."""
-    cells, size = _cells(gold, said, labels)
-    counts: list[list[int]] = np.bincount(cells, minlength=size * size).reshape(size, size).tolist()
+    g, s, size = _numbers(gold, said, labels)
+    counts: list[list[int]] = np.bincount(g * size + s, minlength=size * size).reshape(size, size).tolist()
     return counts
 
 
@@ -58,13 +59,11 @@ def resampled(gold: Sequence[str], said: Sequence[str], labels: Sequence[str], s
     known = _scores(labels)
     if score not in known:
         raise SesameError(f"there is no score {score!r} here; known are {', '.join(known)}")
-    cells, size = _cells(gold, said, labels)
-    rows = max(1, _LARGEST_BLOCK // size**2)
+    g, s, size = _numbers(gold, said, labels)
+    rows = max(1, _LARGEST_BLOCK // (len(g) + size))
 
     def block(taken: Ints) -> Floats:
-        places = cells[taken] + size**2 * np.arange(len(taken))[:, None]
-        counts = np.bincount(places.ravel(), minlength=len(taken) * size**2)
-        return known[score](counts.reshape(len(taken), size, size))
+        return known[score](_counts(g[taken], s[taken], size))
 
     return lambda taken: np.concatenate([block(taken[at : at + rows]) for at in range(0, len(taken), rows)])
 
@@ -113,7 +112,7 @@ def _multilabel(
     return names, right, of_said, of_gold
 
 
-# ---- scores of confusion counts (..., classes, classes) --------------------------------------------------------------
+# ---- scores of counts (..., classes) ----------------------------------------------------------------------------------
 
 
 def share(part: Any, whole: Any) -> Floats:
@@ -122,8 +121,8 @@ def share(part: Any, whole: Any) -> Floats:
     return np.asarray(np.divide(part, whole, out=np.zeros(part.shape), where=whole != 0))
 
 
-def _scores(labels: Sequence[str]) -> dict[str, Callable[[Ints], Floats]]:
-    scores: dict[str, Callable[[Ints], Floats]] = {
+def _scores(labels: Sequence[str]) -> dict[str, Callable[[Counts], Floats]]:
+    scores: dict[str, Callable[[Counts], Floats]] = {
         "accuracy": _accuracy,
         "macro_f1": _macro_f1,
         "weighted_f1": _weighted_f1,
@@ -136,44 +135,59 @@ def _scores(labels: Sequence[str]) -> dict[str, Callable[[Ints], Floats]]:
     return scores
 
 
-def _right(counts: Ints) -> Ints:
-    return np.diagonal(counts, axis1=-2, axis2=-1)
+def _f1(counts: Counts) -> Floats:
+    right, said, gold = counts
+    return share(2 * right, said + gold)
 
 
-def _f1(counts: Ints) -> Floats:
-    return share(2 * _right(counts), counts.sum(-2) + counts.sum(-1))
+def _accuracy(counts: Counts) -> Floats:
+    right, _, gold = counts
+    return share(right.sum(-1), gold.sum(-1))
 
 
-def _accuracy(counts: Ints) -> Floats:
-    return share(_right(counts).sum(-1), counts.sum((-2, -1)))
-
-
-def _macro_f1(counts: Ints) -> Floats:
+def _macro_f1(counts: Counts) -> Floats:
     """The mean over the classes that occur, be it in gold or in said; of resamples each has its own."""
-    occurs = (counts.sum(-2) + counts.sum(-1)) > 0
-    return share(_f1(counts).sum(-1), occurs.sum(-1))
+    _, said, gold = counts
+    return share(_f1(counts).sum(-1), (said + gold > 0).sum(-1))
 
 
-def _weighted_f1(counts: Ints) -> Floats:
-    gold = counts.sum(-1)
+def _weighted_f1(counts: Counts) -> Floats:
+    gold = counts[2]
     return share((_f1(counts) * gold).sum(-1), gold.sum(-1))
 
 
-def _matthews(counts: Ints) -> Floats:
+def _matthews(counts: Counts) -> Floats:
     """R_K = (n right - sum_k gold_k said_k) / sqrt((n^2 - sum_k said_k^2) (n^2 - sum_k gold_k^2))."""
-    said, gold = counts.sum(-2).astype(np.float64), counts.sum(-1).astype(np.float64)
-    n, right = gold.sum(-1), _right(counts).sum(-1)
+    right, said, gold = (side.astype(np.float64) for side in counts)
+    n = gold.sum(-1)
     spread = (n**2 - (said**2).sum(-1)) * (n**2 - (gold**2).sum(-1))
-    return share(n * right - (gold * said).sum(-1), np.sqrt(spread))
+    return share(n * right.sum(-1) - (gold * said).sum(-1), np.sqrt(spread))
 
 
-def _cells(gold: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> tuple[Ints, int]:
-    """For each example the number of its confusion cell, row by row."""
+def _numbers(gold: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> tuple[Ints, Ints, int]:
+    """Gold and said as numbers of `all_labels`, and how many of these there are."""
     check_pairs(gold, said)
     names = all_labels(gold, said, labels)
     number = {name: at for at, name in enumerate(names)}
-    cells = [number[g] * len(names) + number[s] for g, s in zip(gold, said, strict=True)]
-    return np.array(cells, dtype=np.int64), len(names)
+    g, s = (np.array([number[name] for name in side], dtype=np.int64) for side in (gold, said))
+    return g, s, len(names)
+
+
+def _sides(gold: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> Counts:
+    g, s, size = _numbers(gold, said, labels)
+    right, of_said, of_gold = _counts(g[None], s[None], size)
+    return right[0], of_said[0], of_gold[0]
+
+
+def _counts(gold: Ints, said: Ints, size: int) -> Counts:
+    """Shape: (draws, examples) -> each (draws, size)."""
+    draws = len(gold)
+    first = size * np.arange(draws)[:, None]
+
+    def each(places: Ints) -> Ints:
+        return np.bincount(places.ravel(), minlength=draws * size).reshape(draws, size)
+
+    return each((gold + first)[gold == said]), each(said + first), each(gold + first)
 
 
 def _mean(values: Floats) -> float:

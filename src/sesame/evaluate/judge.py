@@ -37,6 +37,11 @@ def judge(
         say(sentence)
     examples = read.examples
     _say_foreign(config, examples, data, "the model")
+    if config.multi and multi is None and all(isinstance(example.label, str) for example in examples):
+        say(
+            f"{data}: every row is read as having one label, where {model} gives several; say with --multi what separates "
+            "them, such as --multi '|', if some rows have more or none"
+        )
     said = one.answers(examples)
     gold, metric = gold_of(config, examples), main_score(config)
     low, high = interval(config, metric, gold, said)
@@ -45,11 +50,16 @@ def judge(
         "rows": len(examples), **tables(config, gold, said),
     }  # fmt: skip
     if against is not None:
-        other = _open(against, task, device)
+        other = _open(against, task, device, config.kind)
         if other.task.config.kind != config.kind:
             raise SesameError(
                 f"{against}: was taught to {other.task.config.kind}, not to {config.kind}; compare like with like"
             )
+        if other.task.config.multi != config.multi:
+            ways = (
+                ("several labels at once", "one label") if other.task.config.multi else ("one label", "several at once")
+            )
+            raise SesameError(f"{against}: gives {ways[0]}, {model} gives {ways[1]}; compare like with like")
         _say_foreign(other.task.config, examples, data, against)
         labels = tuple(dict.fromkeys([*config.labels, *other.task.config.labels]))
         found |= {
@@ -87,12 +97,16 @@ class _Judged:
         return said_of(self.task.config, replies)
 
 
-def _open(model: str, name: str | None, device: str) -> _Judged:
+def _open(model: str, name: str | None, device: str, kind: str = "") -> _Judged:
+    """A model with the task of that name; where none is called so, with its only one of that `kind`."""
     parts = load_parts(model)
     if not parts.tasks:
         raise SesameError(
             f"{model}: was not taught any task, so there is nothing to score; use `sesame finetune` first"
         )
+    alike = [other for other, task in parts.tasks.items() if task.config.kind == kind]
+    if name not in parts.tasks and len(alike) == 1:
+        name = alike[0]
     if name is None and len(parts.tasks) > 1:
         raise SesameError(f"{model}: was taught several tasks ({', '.join(parts.tasks)}); choose one with --task")
     if name is not None and name not in parts.tasks:

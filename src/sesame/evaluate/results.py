@@ -18,6 +18,7 @@ from sesame.tasks.answer import answer
 from sesame.tasks.base import Item, Reply, Task, TaskConfig
 
 SHOWN_MISTAKES = 20
+MANY = 100  # with more classes the confusions are told of those that occur: thousands squared fill a disk with zeros
 Results = dict[str, Any]
 
 
@@ -133,9 +134,11 @@ def tables(config: TaskConfig, gold: Sequence[Any], said: Sequence[Any]) -> Resu
         return {"per_class": multilabel_per_class(gold, said, config.labels)}
     if config.kind == "classify":
         labels = list(dict.fromkeys([*config.labels, *gold]))
+        seen = {*gold, *said}
+        some = labels if len(labels) <= MANY else [label for label in labels if label in seen]
         return {
             "per_class": per_class(gold, said, labels),
-            "confusion": {"labels": labels, "counts": confusion(gold, said, labels)},
+            "confusion": {"labels": some, "counts": confusion(gold, said, some)},
         }
     return {"per_class": entity_table(gold, said)} if config.kind == "tag" else {}
 

@@ -84,9 +84,15 @@ def compare(
 ) -> dict[str, float]:
     """Paired bootstrap over examples: by how much a is better than b, its 95 % interval, and p."""
     rounds = 10_000 if len(gold) <= 5_000 else 2_000
-    return paired_bootstrap_metric(
-        _metric(config, metric, gold, a), _metric(config, metric, gold, b), len(gold), rounds
-    )
+    one, other = (_metric(config, metric, gold, said) for said in (a, b))
+    return paired_bootstrap_metric(one, other, len(gold), rounds, differing=_differing(metric, gold, a, b))
+
+
+def _differing(metric: str, gold: Sequence[Any], a: Sequence[Any], b: Sequence[Any]) -> int:
+    """Of how many examples the answers differ; two wrong ones are alike to a score that counts what is right."""
+    if metric == "accuracy":
+        a, b = ([g == x for g, x in zip(gold, said, strict=True)] for said in (a, b))
+    return sum(x != y for x, y in zip(a, b, strict=True))
 
 
 def interval(config: TaskConfig, metric: str, gold: Sequence[Any], said: Sequence[Any]) -> tuple[float, float]:

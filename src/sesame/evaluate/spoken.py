@@ -87,7 +87,8 @@ def compare_answers(
         return compare_systems(CORPUS[metric], gold, a, b, rounds)
     if metric == "brackets":
         sides = [micro_f1(bracket_counts(*_trees(gold, said))) for said in (a, b)]
-        return paired_bootstrap_metric(sides[0], sides[1], len(gold), rounds)
+        differing = sum(x != y for x, y in zip(a, b, strict=True))
+        return paired_bootstrap_metric(sides[0], sides[1], len(gold), rounds, differing=differing)
     return paired_bootstrap(_each(gold, a)[metric], _each(gold, b)[metric], rounds)
 
 

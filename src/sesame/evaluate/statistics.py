@@ -83,17 +83,19 @@ def paired_bootstrap(a: ArrayLike, b: ArrayLike, rounds: int = 10_000, seed: int
 
 
 def paired_bootstrap_metric(
-    a: Metric, b: Metric, examples: int, rounds: int = 10_000, seed: int = 0
+    a: Metric, b: Metric, examples: int, rounds: int = 10_000, seed: int = 0, differing: int | None = None
 ) -> dict[str, float]:
     """As `paired_bootstrap` for scores that are no means, such as F1 or Matthews.
 
     `a` and `b` score draws of examples, many at once: `classification.resampled`, `micro_f1`, or `each` of any function.
+    `differing`: of how many examples the two have different answers; of all, where it is not said.
     """
     if examples < 1:
         raise SesameError("there is nothing to compare; give at least one example")
     everything = np.arange(examples)[None]
     differences = [a(taken) - b(taken) for taken in _draws(examples, rounds, seed)]
-    return _compared(float((a(everything) - b(everything))[0]), np.concatenate(differences), examples)
+    difference = float((a(everything) - b(everything))[0])
+    return _compared(difference, np.concatenate(differences), examples if differing is None else differing)
 
 
 def each(score: Callable[[Ints], float]) -> Metric:

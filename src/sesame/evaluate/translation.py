@@ -96,7 +96,8 @@ def compare_systems(
     check_pairs(gold, b)
     metric = _metric(how)
     sides = [_drawn(*_counts(metric, columns, said)) for said in (a, b)]
-    return paired_bootstrap_metric(sides[0], sides[1], len(gold), rounds, seed)
+    differing = sum(x != y for x, y in zip(a, b, strict=True))
+    return paired_bootstrap_metric(sides[0], sides[1], len(gold), rounds, seed, differing)
 
 
 def sentence_chrf(gold: Gold, said: Sequence[str], how: ChrF | None = None) -> list[float]:

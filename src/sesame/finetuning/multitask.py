@@ -28,6 +28,7 @@ from sesame.finetuning.one_seed import Lesson, predict
 from sesame.progress import say
 from sesame.tasks import TASKS, Item, Reply, Task, TaskConfig, build_task
 from sesame.tasks.answer import answer
+from sesame.tasks.qa import unheld
 from sesame.tasks.windows import Inputs
 from sesame.text import Tokenizer
 from sesame.train.precision import Machine
@@ -151,7 +152,18 @@ class Subject:
             )
         if self.inputs.shortened:
             self.note(f"{self.inputs.shortened:,} texts had to be shortened to fit beside the other one")
+        if self.kind == "qa":
+            self._note_unheld()
         self._note_unknown(tokenizer)
+
+    def _note_unheld(self) -> None:
+        rows = zip(self.items["train"], self.parts["train"], strict=True)
+        places = [example.place for item, example in rows if unheld(item, example)]
+        if places:
+            self.note(
+                f"warning: no window holds the whole answer to {len(places):,} training questions, learnt as having "
+                f"none, first {places[0]}; more overlap (--set task.overlap=0.5) or shorter answers help"
+            )
 
     def _note_unknown(self, tokenizer: Tokenizer) -> None:
         """A model of another language or script sees nothing but unknown words, and would only seem to learn badly."""

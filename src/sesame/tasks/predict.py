@@ -35,6 +35,8 @@ def predict(
     Of several answers (entities, labels at once) those that are not sure enough are left out. Of the answers to a question
     the `best` are told, 20 at most. An `engine`, where one is given, computes instead of the backbone.
     """
+    if not 0 <= abstain <= 1:
+        raise SesameError(f"abstain is {abstain}; it is a probability, from 0 to 1")
     if abstain > 0 and task.config.kind == "regress":
         raise SesameError("a number comes without a probability, so there is nothing to abstain by; leave it out")
     for example in examples:

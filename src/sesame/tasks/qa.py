@@ -5,10 +5,13 @@ Paper: Devlin et al. 2018, sections 4.2 and 4.3. Two vectors S and E give every 
 "No answer" is given when s_null exceeds the best span by more than a threshold tuned on validation data.
 Targets: "start" and "end" places (B, 2); a window without the answer points at [CLS].
 Unusual: a long context is read in windows. A span's place is compared across windows by its score, its probability is over
-the best spans of all windows; answers are spans of characters of the original text.
+the best spans of all windows; answers are spans of characters of the original text, with the combining marks of their last
+letter, which many tokenizers compose or strip.
 """
 
+import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -20,6 +23,7 @@ from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.data.examples import Example
 from sesame.tasks.base import Item, Reply, Task, TaskConfig
 from sesame.tasks.windows import Inputs, Window
+from sesame.text import Encoding
 
 BEST = 20  # starts and ends that are combined in each window
 LONGEST = 30  # words of an answer are few: 30 pieces, as in the authors' code
@@ -35,12 +39,14 @@ class Answerer(Task):
         questions = inputs.encode([example.pair or "" for example in examples])
         contexts = inputs.encode([example.text for example in examples])
         found = []
-        for example, question, context in zip(examples, questions, contexts, strict=True):
+        for example, question, bare in zip(examples, questions, contexts, strict=True):
+            context = _with_marks(bare, example.text)
             windows = inputs.pair(question, context, long=1)
             labels = None
             if example.label is not None:
                 spans = [(answer.start, answer.start + len(answer.text)) for answer in example.label]
-                labels = [_places(window, spans[0] if spans else None) for window in windows]
+                span = _read(context, spans[0]) if spans else None
+                labels = [_places(window, span) for window in windows]
             found.append(Item(tuple(windows), (0,) * len(windows), labels))
         return found
 
@@ -93,6 +99,31 @@ class Answerer(Task):
             if above > self.config.threshold:
                 reply |= {"answer": "", "start": 0, "end": 0, "probability": chances[-1]}
         return reply
+
+
+def unheld(item: Item, example: Example) -> bool:
+    """Whether there is an answer, but no window holds it whole: what is learnt is that there is none."""
+    windows = zip(item.windows, item.label or (), strict=True)
+    return bool(example.label) and all(places == (window.cls, window.cls) for window, places in windows)
+
+
+def _with_marks(pieces: Encoding, text: str) -> Encoding:
+    """Each piece with the combining marks behind it that no piece stands for: "cafe" is no answer where "café" is."""
+    if text.isascii():
+        return pieces
+    offsets = []
+    following = [*(start for start, _ in pieces.offsets[1:]), len(text)]
+    for (start, end), stop in zip(pieces.offsets, following, strict=False):
+        while start < end < stop and unicodedata.category(text[end])[0] == "M":
+            end += 1
+        offsets.append((start, end))
+    return replace(pieces, offsets=offsets)
+
+
+def _read(pieces: Encoding, span: tuple[int, int]) -> tuple[int, int] | None:
+    """A span without the characters at its ends that the tokenizer drops, such as marks of direction: no window has them."""
+    inside = [(start, end) for start, end in pieces.offsets if end > span[0] and start < span[1]]
+    return (max(span[0], inside[0][0]), min(span[1], inside[-1][1])) if inside else None
 
 
 def _places(window: Window, span: tuple[int, int] | None) -> tuple[int, int]:
