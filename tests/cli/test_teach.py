@@ -13,8 +13,8 @@ import pytest
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 import sesame
+from sesame.cli.evaluate import _show
 from sesame.cli.explanations import _table
-from sesame.cli.teach import _show
 from tests.cli.calling import Cli, Result
 from tests.tasks.toys import examples, start_folder, toy_tokenizer, write_csv, write_examples
 
