@@ -74,6 +74,16 @@ CHINESE = """
 山上有树，树下有人；人在看书。|书很旧。
 """
 
+OTHERS = """
+यह एक वाक्य है।| यह दूसरा है।|दिल्ली बड़ी है॥| क्यों?| हाँ!
+یہ ایک جملہ ہے۔| کیا یہ ٹھیک ہے؟| جی ہاں۔
+هذا سؤال؟| نعم.| هذا جواب.
+ይህ ዓረፍተ ነገር ነው።| ይህስ፧| አዎ።
+ဒါက စာကြောင်းပါ။| နောက်တစ်ကြောင်း။
+នេះជាប្រយោគ។| មួយទៀត៕
+Սա նախադասություն է։| Իսկ սա՝ երկրորդը։
+"""
+
 
 def labelled(block: str) -> list[tuple[str, set[int]]]:
     """Each paragraph with the places, counted in characters that are not white space, where its sentences end."""
@@ -103,6 +113,11 @@ def test_boundaries_equal_those_set_by_hand(block: str) -> None:
     errors = sum(len(ends ^ found(text)) for text, ends in cases)
     assert wanted >= 33
     assert errors <= 0.05 * wanted, wrong
+
+
+def test_scripts_with_stops_of_their_own_have_sentences() -> None:
+    for text, ends in labelled(OTHERS):
+        assert found(text) == ends, text
 
 
 def test_newline_always_ends_a_sentence() -> None:

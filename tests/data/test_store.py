@@ -18,7 +18,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 from sesame.data import build, workers
 from sesame.data.build import build_store
 from sesame.data.sentences import split_sentences
-from sesame.data.store import Store
+from sesame.data.store import FORMAT, Store
 from sesame.data.workers import Workers
 from sesame.errors import SesameError
 from sesame.text import Tokenizer, train_tokenizer
@@ -197,7 +197,7 @@ def test_other_folders_are_not_stores(tmp_path: Path, tokenizer: Tokenizer, text
     with pytest.raises(SesameError, match="no such file"):
         Store.open(tmp_path)
     store = build_store([text], tokenizer, tmp_path / "cache")
-    for meta, why in (({}, "version"), ([], "version"), ({"format": 1}, "damaged")):
+    for meta, why in (({}, "version"), ([], "version"), ({"format": FORMAT}, "damaged")):
         (store.path / "meta.json").write_text(json.dumps(meta))
         with pytest.raises(SesameError, match=why):
             Store.open(store.path)

@@ -23,6 +23,8 @@ from sesame.errors import SesameError
 from sesame.objectives.base import Vocab
 from sesame.objectives.denoise import DenoiseConfig, Denoising, poisson, stop_ids
 from sesame.objectives.seq2seq import DecoderHead, Exercise, Seq2Seq
+from sesame.pretraining.preparation import vocab_of
+from sesame.text.train import train_tokenizer
 
 ROLES = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}
 SIZE, STOP = 5000, 5
@@ -323,6 +325,12 @@ def test_the_objective_tells_the_whole_text() -> None:
 def test_pieces_that_end_a_sentence() -> None:
     tokens = ["[PAD]", ".", "Ġ.", "##!", "▁?", "...", "a.", "", "▁", "#", "。", "Ġ", "x", "?!"]
     assert [tokens[id] for id in stop_ids(tokens)] == [".", "Ġ.", "##!", "▁?", "...", "。", "?!"]
+
+
+def test_stops_of_a_vocabulary_of_bytes_are_found() -> None:
+    tokenizer = train_tokenizer(["यह है। 你好。再见。 He said so. Yes!"] * 50, "bpe", 600)
+    shown = {tokenizer.shown(id) for id in vocab_of(tokenizer).stops}
+    assert {".", "!", "?", "。"} <= shown <= {".", "!", "?", "。", "।"}
 
 
 def test_what_it_needs() -> None:

@@ -1,9 +1,9 @@
 """Sentences without a model: English, Russian and Chinese, good enough for next-sentence prediction.
 
-One regular expression finds every run of stops (. ! ? … and the wide ones) with the quotes and brackets that close
-behind it; a few checks on the word before and the letter after decide whether the run ends a sentence. A newline always
-does. What is unusual: the expression consumes what it looks at and never backtracks, so the time is linear whatever the
-text is ("....." a million times, a word of a megabyte).
+One regular expression finds every run of stops (. ! ? …, the wide ones, and those of Hindi, Urdu, Arabic, Amharic, Armenian,
+Burmese and Khmer) with the quotes and brackets that close behind it; a few checks on the word before and the letter after
+decide whether the run ends a sentence. A newline always does. What is unusual: the expression consumes what it looks at and
+never backtracks, so the time is linear whatever the text is ("....." a million times, a word of a megabyte).
 
 Full stops are the hard case. The word before one falls in one of these classes:
 - it never ends a sentence (`Mr.`, `e.g.`, `ул.`);
@@ -18,13 +18,18 @@ import re
 _CLOSERS = r"\"'”’»)\]}）】」』》〉"
 _OPENERS = "\"'“‘«„([{（【「『《〈—–-¿¡* "
 
+# Nothing else is written with these, and no space need follow: Chinese and Japanese, Devanagari and its kin, Arabic and Urdu,
+# Ethiopic, Burmese, Khmer, Armenian.
+_WIDE = "。！？｡।॥؟۔።፧፨။។៕։"
+STOPS = ".!?…" + _WIDE
+
 # Possessive quantifiers (++, *+): a failed match is never retried from a shorter one. The set in front of the branches
 # lets the engine skip to the next stop, and the look-behinds then ask which it was.
 _STOP = re.compile(
-    r"[.!?…\n。！？｡](?:"
+    rf"[\n{STOPS}](?:"
     rf"(?<=[.!?…])[.!?…]*+(?:[{_CLOSERS}]++[.!?…]?+)?+(?P<gap>\s*+)"
     r"|(?<=\n)(?P<line>\s*+)"
-    rf"|[。！？｡.!?…]*+[{_CLOSERS}]*+(?P<wide>\s*+))"
+    rf"|[{STOPS}]*+[{_CLOSERS}]*+(?P<wide>\s*+))"
 )
 _SPEECH = re.compile(r"[^\s。！？，；：、“”「」]{0,7}?(?:说|說|道|问|問|喊|叫|答|笑)")
 

@@ -21,7 +21,7 @@ from sesame.data.encode import token_dtype
 from sesame.errors import SesameError
 from sesame.files import read_json
 
-FORMAT = 1  # raise it when the files, the sentence splitter or the encoding change
+FORMAT = 2  # raise it when the files, the sentence splitter or the encoding change
 
 
 class Store:

@@ -34,12 +34,10 @@ from torch import Tensor
 
 from sesame import chance
 from sesame.data.batch import IGNORE, Batch
+from sesame.data.sentences import STOPS
 from sesame.errors import SesameError
 from sesame.objectives.base import Vocab
 from sesame.objectives.seq2seq import Exercise
-
-STOPS = ".!?…。！？।؟"
-"""What ends a sentence; a tokenizer's pieces may have the mark of a word's beginning before it."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,9 @@ class DenoiseConfig:
 
 
 def stop_ids(tokens: Sequence[str]) -> list[int]:
-    """The ids of the pieces that end a sentence, among all tokens by id."""
-    return [id for id, token in enumerate(tokens) if (bare := token.lstrip("▁Ġ#")) and not bare.strip(STOPS)]
+    """The ids of the pieces that end a sentence, among all tokens by id, as people read them; they may have the mark of a
+    word's beginning before them."""
+    return [id for id, token in enumerate(tokens) if (bare := token.lstrip("▁Ġ# ")) and not bare.strip(STOPS)]
 
 
 class Denoising:

@@ -152,7 +152,8 @@ def vocab_of(tokenizer: Tokenizer) -> Vocab:
     named = takewhile(number.__contains__, map(SENTINEL.format, count()))
     front = int(tokenizer.has("cls") and tokenizer.encode(tokenizer.sample, special=True).ids[0] == tokenizer.id("cls"))
     sentinels = tuple(number[piece] for piece in named)
-    return Vocab(len(tokenizer), tokenizer.ids(), front, sentinels, tuple(stop_ids(pieces)))
+    shown = [tokenizer.shown(id) if piece else "" for id, piece in enumerate(pieces)]
+    return Vocab(len(tokenizer), tokenizer.ids(), front, sentinels, tuple(stop_ids(shown)))
 
 
 def _say_shared(files: list[Path], held: list[Path]) -> None:
