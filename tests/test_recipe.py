@@ -108,6 +108,11 @@ def test_roberta_is_the_papers() -> None:
     assert (recipe.tokenizer.kind, recipe.tokenizer.lowercase) == ("bpe", False)
 
 
+def test_pieces_of_bytes_keep_letters_as_written() -> None:
+    kinds = {name: resolve(name).tokenizer for name in recipe_names()}
+    assert {name for name, made in kinds.items() if made.kind == "bpe" and made.lowercase} == set()
+
+
 ALBERTS = {
     "base": (12, 768, 12, 12),
     "large": (24, 1024, 16, 18),

@@ -18,6 +18,7 @@ from sesame.cli import app
 from sesame.recipe import recipe_names
 from sesame.tasks.embed import POOLS
 from sesame.tasks.layers import LAYERS
+from sesame.text import Tokenizer
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 STEPS = 12
@@ -129,6 +130,14 @@ def test_what_a_run_holds(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [10, STEPS]
     assert lines[-1]["held_out"]["mlm"] > 0
+
+
+@pytest.mark.parametrize(("words", "small"), [(["bpe"], False), (["bpe", "--lowercase"], True), (["wordpiece"], True)])
+def test_letters_are_small_when_asked_or_usual(words: list[str], small: bool, text: Path, tmp_path: Path) -> None:
+    """--lowercase was passed over for pieces of bytes."""
+    cli("tokenizer", text, "--size", 330, "--kind", *words, "--out", tmp_path / "made")
+    made = Tokenizer.load(tmp_path / "made")
+    assert (made.encode("Lake").ids == made.encode("lake").ids) == small
 
 
 def test_a_finished_run_is_left_alone(run: Path, text: Path, tokenizer: Path) -> None:

@@ -32,10 +32,11 @@ def tokenizer(
     out: Path = typer.Option(..., "--out", help="The folder to write."),
     kind: str = typer.Option("wordpiece", help="wordpiece, bpe, unigram, word or spaced."),
     size: int = typer.Option(30_000, min=8, max=10_000_000, help="How many pieces."),
-    lowercase: bool = typer.Option(
-        True,
+    lowercase: bool | None = typer.Option(
+        None,
         "--lowercase/--cased",
-        help="Lower-case the text; letters stay apart (й is not и). Pieces of bytes (bpe) keep it as it is.",
+        help="Lower-case the text; letters stay apart (й is not и). By default for all but bpe, whose bytes then give back "
+        "every text.",
     ),
     strip_accents: bool = typer.Option(False, help="Drop accents as BERT's uncased models do (й becomes и)."),
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
@@ -54,7 +55,8 @@ def tokenizer(
     if kind not in ("wordpiece", "bpe", "unigram", "word", "spaced"):
         raise SesameError(f"--kind {kind}: must be wordpiece, bpe, unigram, word or spaced")
     check_new(out)
-    made = tokenizer_from(corpus_files(text), field, kind, size, lowercase, strip_accents)  # type: ignore[arg-type]
+    small = kind != "bpe" if lowercase is None else lowercase
+    made = tokenizer_from(corpus_files(text), field, kind, size, small, strip_accents)  # type: ignore[arg-type]
     with whole_folder(out) as folder:
         made.save(folder)
     say(

@@ -18,13 +18,10 @@ def tokenizer_from(
     strip_accents: bool,
     template: Template = "bert",
 ) -> Tokenizer:
-    """Train a tokenizer on files; byte-level BPE keeps the text as it is, so nothing is lower-cased there."""
+    """Train a tokenizer on files."""
     with bar("tokenizer", corpus_size(files), "B") as shown:
         texts = (document.text for document in read_documents(files, field, shown.advance))
-        made = train_tokenizer(
-            texts, kind, size, lowercase=lowercase and kind != "bpe", strip_accents=strip_accents and kind != "bpe",
-            template=template,
-        )  # fmt: skip
+        made = train_tokenizer(texts, kind, size, lowercase=lowercase, strip_accents=strip_accents, template=template)
     if len(made) < size:
         say(f"the text gives only {len(made):,} pieces of the {size:,} wanted")
     return made

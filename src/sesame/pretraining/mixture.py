@@ -133,11 +133,9 @@ def mixed_tokenizer(wishes: Wishes, recipe: Recipe) -> Tokenizer:
     folder = cache_folder() / f"tokenizer-{hashlib.blake2b(named.encode(), digest_size=12).hexdigest()}"
     if not (folder / "tokenizer.json").is_file():
         chosen = _balanced(texts, pairs, wishes.field, SAMPLE[wanted.kind], exponent)
-        keeps = wanted.kind == "bpe"  # bytes: the text stays as it is
         made = train_tokenizer(
-            chosen, wanted.kind, wanted.size, lowercase=wanted.lowercase and not keeps,
-            strip_accents=wanted.strip_accents and not keeps,
-        )  # fmt: skip
+            chosen, wanted.kind, wanted.size, lowercase=wanted.lowercase, strip_accents=wanted.strip_accents
+        )
         with whole_folder(folder) as aside:
             made.save(aside)
     return Tokenizer.load(folder)
