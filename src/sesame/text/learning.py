@@ -6,6 +6,8 @@ from typing import Any
 
 from tokenizers import Tokenizer as Backend
 
+LOOK = 0.2  # seconds; a signal may reach another thread than the one that waits
+
 
 def learn(backend: Backend, texts: Iterable[str], trainer: Any) -> None:
     """`backend.train_from_iterator`, in a thread of its own: the library hears of a signal only when it is done, which may
@@ -20,6 +22,7 @@ def learn(backend: Backend, texts: Iterable[str], trainer: Any) -> None:
 
     thread = threading.Thread(target=work, name="tokenizer", daemon=True)
     thread.start()
-    thread.join()
+    while thread.is_alive():
+        thread.join(LOOK)
     if errors:
         raise errors[0]
