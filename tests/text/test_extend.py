@@ -244,6 +244,12 @@ def test_words_are_ranked_by_pieces_saved(trained: dict[str, Tokenizer], kind: s
     assert choose_words(texts, extend_tokenizer(tokenizer, found)[0], 10) == []
 
 
+def test_words_that_are_unknown_are_chosen_too(trained: dict[str, Tokenizer]) -> None:
+    """One [UNK] is one piece, so they were the last to be thought of: an English model on Hebrew had "no new words"."""
+    texts = ["שלום עולם, זה nephrotic"] * 30
+    assert choose_words(texts, trained["wordpiece"], 3) == ["nephrotic", "שלום", "עולם"]
+
+
 @pytest.mark.parametrize(("kind", "whole"), [("wordpiece", True), ("unigram", True), ("bpe", False)])
 def test_what_counts_as_a_word(trained: dict[str, Tokenizer], kind: str, whole: bool) -> None:
     """Marks and digits belong to words; hyphens, numbers and signs do not; GPT-2's cuts split off marks and digits."""

@@ -41,7 +41,7 @@ UNKNOWN_PENALTY = 10.0  # of the library: an unknown letter costs this much more
 def choose_words(
     texts: Iterable[str], tokenizer: Tokenizer, count: int, *, least: int = 20, pieces: int = 3
 ) -> list[str]:
-    """At most `count` words that were seen `least` times and split into `pieces` or more, the dearest first.
+    """At most `count` words that were seen `least` times and split into `pieces` or more, or unknown, the dearest first.
 
     A word is a letter and what follows it of letters, marks and digits, in the form that the tokenizer's own normalizer
     gives it. The order is by pieces saved, times seen * (pieces - 1), then by the alphabet. Memory is bounded: when
@@ -52,12 +52,14 @@ def choose_words(
     saved: list[tuple[int, str]] = []
     model = tokenizer.backend.model
     kind = _kind(tokenizer)
-    known = _known(tokenizer)
+    known, unknown = _known(tokenizer), tokenizer.id("unk") if tokenizer.has("unk") else -1
     for word, times in _count_words(texts, tokenizer.backend, whole=kind == "BPE").items():
         if times < least or word in known:
             continue
         forms = _forms(tokenizer.backend, word)
-        parts = len(model.tokenize(forms[0])) if forms else 0
+        found = [token.id for token in model.tokenize(forms[0])] if forms else []
+        # Of an unknown word nothing is left: it costs as if every letter were a piece.
+        parts = max(len(word), pieces) if unknown in found else len(found)
         if parts >= pieces:
             saved.append((times * (parts - 1), word))
     saved.sort(key=lambda item: (-item[0], item[1]))
