@@ -5,10 +5,11 @@ import pytest
 from sesame.evaluate.results import advice, strongest
 
 
-def ending(metric: str, low: float, high: float) -> str:
+def ending(metric: str, low: float, high: float, adapted: bool = False) -> str:
     versus = {"baseline": "tf-idf", "difference": (low + high) / 2, "low": low, "high": high}
     found = {metric: {"mean": 0.5, "std": None, "n": 1}}
-    return advice({"versus": versus, "data": {"rows": {"train": 2000}}, "scores": {"test": found}}, "test", metric)
+    data = {"rows": {"train": 2000}, "adapted": adapted}
+    return advice({"versus": versus, "data": data, "scores": {"test": found}}, "test", metric)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,11 @@ def ending(metric: str, low: float, high: float) -> str:
 def test_advice(metric: str, low: float, high: float, said: str) -> None:
     """Of errors less is better."""
     assert ending(metric, low, high).startswith(said)
+
+
+def test_who_has_adapted_is_not_told_to() -> None:
+    assert ending("accuracy", -0.1, 0.2).endswith("your own text first (--text YOUR.txt), or label more")
+    assert ending("accuracy", -0.1, 0.2, adapted=True).endswith("adapt the model to more text, or label more")
 
 
 @pytest.mark.parametrize("metric", ["mse", "mae", "pearson"])

@@ -32,8 +32,9 @@ def collect(
     seeds: Sequence[Mapping[str, Any]],
     best: int,
     plain: Mapping[str, Any],
+    adapted: bool = False,
 ) -> Results:
-    """`logits` are the best seed's; `plain` the baselines' scores and answers."""
+    """`logits` are the best seed's; `plain` the baselines' scores and answers; `adapted`: to texts without labels, before."""
     split = "test" if "test" in logits else "valid"
     tuned = tune(config, examples["valid"], items["valid"], task, logits["valid"])
     task.config = replace(task.config, **tuned)
@@ -43,7 +44,7 @@ def collect(
     results: Results = {
         "task": config.kind,
         "metric": metric,
-        "data": {"rows": {part: len(rows) for part, rows in examples.items()}},
+        "data": {"rows": {part: len(rows) for part, rows in examples.items()}, "adapted": adapted},
         "scores": scores,
         "baselines": {name: entry["scores"] for name, entry in plain.items()},
         "seeds": list(seeds),
@@ -216,10 +217,11 @@ def advice(results: Results, split: str, metric: str) -> str:
     least, most = sorted((sign * versus["low"], sign * versus["high"])) if versus else (1.0, 1.0)
     if versus and least <= 0:
         claim = "worse than" if most < 0 else "not clearly better than"
+        adapted = results["data"].get("adapted")
+        remedy = "adapt the model to " + ("more text" if adapted else "your own text first (--text YOUR.txt)")
         return (
             f"next: {claim} {versus['baseline']} (difference {versus['difference']:+.4f}, 95 %: "
-            f"{versus['low']:+.4f} to {versus['high']:+.4f}); adapt the model to your own text first "
-            "(--text YOUR.txt), or label more"
+            f"{versus['low']:+.4f} to {versus['high']:+.4f}); {remedy}, or label more"
         )
     if found["std"] is not None and found["std"] > 0.02:
         return f"next: seeds differ by ± {found['std']:.3f}; more labels or --strategy gradual make the result steadier"

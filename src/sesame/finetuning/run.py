@@ -315,8 +315,9 @@ class _Job:
             part: predict(task, parts.backbone, subject.items[part], subject.inputs.pad) for part in subject.splits()
         }
         results = collect(
-            subject.config, subject.metric, subject.parts, subject.items, task, logits, seeds, best, plain
-        )
+            subject.config, subject.metric, subject.parts, subject.items, task, logits, seeds, best, plain,
+            adapted=bool(self.wishes.text),
+        )  # fmt: skip
         train = Path(subject.asked.train).name
         results |= {
             "title": f"{subject.name}: {train}",
