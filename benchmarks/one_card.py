@@ -113,6 +113,12 @@ def command(words: str, given: argparse.Namespace) -> list[str]:
     return [sys.executable, *([str(HERE / parts[0]), *parts[1:]] if parts[0].endswith(".py") else parts)]
 
 
+def shared(slots: int) -> dict[str, str]:
+    """What a job is told that has company: how much of it, for its tables, and its share of the cores."""
+    threads = str(max(1, (os.cpu_count() or 1) // slots))
+    return {"SESAME_SLOTS": str(slots), "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE"}
+
+
 class Sitting:
     """What runs, what is done, and what is not."""
 
@@ -153,7 +159,7 @@ class Sitting:
         self.waiting.remove(job)
         words = f"{job.words} --device {self.given.device}" + (f" {job.miniature}" if self.given.miniature else "")
         with self.log(job).open("ab") as log:
-            env = self.env | ({} if job.slots == ALONE else {"SESAME_SLOTS": str(self.given.slots)})  # tables say so
+            env = self.env | ({} if job.slots == ALONE else shared(self.given.slots))
             how = {"stdout": log, "stderr": subprocess.STDOUT, "env": env, "start_new_session": True}
             self.running[job] = subprocess.Popen(command(words, self.given), **how)
         self.say(f"{job.name}: began")

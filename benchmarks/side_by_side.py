@@ -133,8 +133,8 @@ def side_by_side(
     trials = [(name, seed) for seed in range(given.seeds if seeds is None else seeds) for name in names]
     how = {name: asked(given) if made is None else made(name) for name in names}
     todo = [(name, seed) for name, seed in trials if not done(kept_at(name, seed, out), how[name])]
-    threads = str(max(1, (os.cpu_count() or 1) // parallel))
-    env = os.environ | {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
+    threads = str(max(1, (os.cpu_count() or 1) // at_a_time(parallel)))
+    env = os.environ | {"OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 
     def start(trial: Trial) -> bool:
         name, seed = trial

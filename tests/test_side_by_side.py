@@ -73,6 +73,20 @@ def test_a_sitting_says_how_many_share_the_card(
     assert found == {"alone": 3, "among": 10}
 
 
+def test_a_sitting_shares_the_cores_among_all_its_trials(
+    trials: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten trials of five jobs, each of which takes the cores for its own, would be forty threads on sixteen cores."""
+    script = tmp_path / "script.py"
+    script.write_text("import os\nprint(os.environ['OMP_NUM_THREADS'], os.environ['OMP_WAIT_POLICY'])\n")
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    monkeypatch.setattr("os.cpu_count", lambda: 20)
+    trials.side_by_side(["a"], given(trials, tmp_path / "alone", "--seeds", "1"))
+    monkeypatch.setenv("SESAME_SLOTS", "10")
+    trials.side_by_side(["a"], given(trials, tmp_path / "among", "--seeds", "1"))
+    assert capsys.readouterr().out.splitlines() == ["10 PASSIVE", "2 PASSIVE"]
+
+
 @pytest.mark.parametrize("recipe", ["t5", "bart", "mass", "bert"])
 def test_who_was_not_taught_has_the_same_backbone(trials: ModuleType, recipe: str) -> None:
     """A folder remembers its dropout: one that a budget took away would come back for the untaught model alone."""

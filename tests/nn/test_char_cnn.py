@@ -54,6 +54,24 @@ def test_a_word_keeps_its_vector_beside_longer_ones() -> None:
     torch.testing.assert_close(net(torch.from_numpy(alone))[0], net(torch.from_numpy(beside))[0], rtol=0, atol=1e-14)
 
 
+def test_many_words_are_read_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """65,536 words, as a GPU is given them for a score, would be 3 thousand million numbers behind one kind of filter."""
+    torch.manual_seed(0)
+    net = CharCNN(6, 5, FILTERS).double()
+    words = torch.from_numpy(spell(["a", "dog", "ёжик", "x" * 60, "consequently", "is", "here"], False))
+    wanted, most = net(words), 0
+
+    def note(module: torch.nn.Module, given: tuple[Tensor], found: Tensor) -> None:
+        nonlocal most
+        most = max(most, len(found))
+
+    net.filters[0].register_forward_hook(note)
+    monkeypatch.setattr("sesame.nn.char_cnn.AT_ONCE", 3)
+    torch.testing.assert_close(net(words), wanted, rtol=0, atol=1e-14)
+    assert most == 3
+    assert net(words[:0]).shape == (0, 6)
+
+
 def test_published_ids() -> None:
     found = spell(["hé", "y" * 100])
     assert found.shape == (4, 50)

@@ -9,7 +9,8 @@ Papers: Kim, Jernite, Sontag & Rush 2016 (https://arxiv.org/abs/1508.06615), Joz
 
 Unusual: the published network lets its filters run over the padding behind a word too, so padding has a vector that counts,
 and a word cannot simply be cut at its end. But windows that lie in the padding are all alike: on a CPU, where shapes may
-vary, as many letters are kept as the longest word has, and one window more.
+vary, as many letters are kept as the longest word has, and one window more. What the filters find is some hundred times what
+is kept of it, so there are only so many words at a time.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from sesame.text.characters import CHARACTERS, PADDING
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))  # width, how many
+AT_ONCE = 1 << 14  # words; the numbers behind 1,024 filters in four times as many cannot be counted in 32 bits
 CARRY = -2.0  # where the gates of a highway start: mostly closed, the input passes (the authors' code, bilm-tf)
 
 
@@ -79,6 +81,9 @@ class CharCNN(nn.Module):
         return max(layer.kernel_size[0] for layer in self.filters if isinstance(layer, nn.Conv1d))
 
     def forward(self, letters: Tensor) -> Tensor:
+        return torch.cat([self._vectors(part) for part in torch.split(letters, AT_ONCE)])
+
+    def _vectors(self, letters: Tensor) -> Tensor:
         x = self.letters(self._short(letters)).transpose(1, 2)
         best = torch.cat([layer(x).amax(-1) for layer in self.filters], -1)  # before f, which rises: the same, and less
         x = best.relu() if self.activation == "relu" else best.tanh()
