@@ -31,7 +31,7 @@ from sesame.tasks.fill import Filled, fill
 from sesame.tasks.inputs import ids_and_segments
 from sesame.tasks.layers import LayerChoice
 from sesame.tasks.predict import predict
-from sesame.tasks.speak import TEXTS, Said, Voice
+from sesame.tasks.speak import Said, Voice
 from sesame.text import Encoding, Tokenizer
 from sesame.text.template import around
 from sesame.train.precision import choose_machine
@@ -207,7 +207,7 @@ class Loaded:
         texts: str | Sequence[str],
         *,
         begin: str = "",
-        batch: int = TEXTS,
+        batch: int | None = None,
         shown: Bar | None = None,
         places: Sequence[str] | None = None,
         **settings: Any,
@@ -229,7 +229,7 @@ class Loaded:
         self,
         texts: str | Sequence[str],
         *,
-        batch: int = TEXTS,
+        batch: int | None = None,
         shown: Bar | None = None,
         places: Sequence[str] | None = None,
         **settings: Any,
@@ -247,7 +247,7 @@ class Loaded:
         texts: str | Sequence[str],
         voice: Voice,
         settings: dict[str, Any],
-        batch: int,
+        batch: int | None,
         shown: Bar | None,
         places: Sequence[str] | None,
     ) -> list[list[Said]]:

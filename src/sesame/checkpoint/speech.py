@@ -23,7 +23,7 @@ from sesame.generate.speakers import BackboneSpeaker, FastSpeaker, Head
 from sesame.nn.packed import Precision, pack
 from sesame.objectives.decoder_head import DecoderHead
 from sesame.progress import Bar
-from sesame.tasks.speak import TEXTS, Said, Voice, speak
+from sesame.tasks.speak import Said, Voice, speak
 from sesame.text import Tokenizer
 from sesame.text.template import around, before_prompts
 
@@ -250,7 +250,7 @@ def quickest(parts: "Parts") -> Speaker:
 
 def answers(
     parts: "Parts", texts: list[str], settings: Mapping[str, Any], *, speaks: Speaker | None = None,
-    voice: Voice | None = None, batch: int = TEXTS, shown: Bar | None = None, places: Sequence[str] | None = None,
+    voice: Voice | None = None, batch: int | None = None, shown: Bar | None = None, places: Sequence[str] | None = None,
 ) -> list[list[Said]]:  # fmt: skip
     """What a model says to texts; `settings` are those of `generate.Settings`, over what its folder forbids or forces.
 

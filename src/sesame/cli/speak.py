@@ -13,7 +13,7 @@ MOST = typer.Option(None, min=1, help="New tokens at most.")
 FEWEST = typer.Option(0, min=0, help="New tokens at least.")
 NO_REPEAT = typer.Option(0, min=0, help="No n-gram of this size comes twice; 0: they may.")
 TOP_P = 0.9
-BATCH = typer.Option(32, min=1, help="Texts at a time.")
+BATCH = typer.Option(None, min=1, help="Texts at a time; by default 32, on a GPU 128.")
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def translate(
     fewest: int = FEWEST,
     no_repeat: int = NO_REPEAT,
     begin: str = typer.Option("", help="What every answer begins with."),
-    batch: int = BATCH,
+    batch: int | None = BATCH,
     device: str = DEVICE,
     json: bool = typer.Option(False, "--json", help="One JSON object a source, with scores."),
 ) -> None:
@@ -64,7 +64,7 @@ def generate(
     most: int | None = MOST,
     fewest: int = FEWEST,
     no_repeat: int = NO_REPEAT,
-    batch: int = BATCH,
+    batch: int | None = BATCH,
     device: str = DEVICE,
     json: bool = typer.Option(False, "--json", help="One JSON object a prompt, with scores."),
 ) -> None:
@@ -95,7 +95,7 @@ def _check_draws(greedy: bool, beams: int, filters: tuple[float, int, float]) ->
 
 def _speak(
     how: str, model: str, device: str, texts: list[tuple[str, str]], settings: dict[str, Any], most: int | None,
-    begin: str, batch: int, json: bool,
+    begin: str, batch: int | None, json: bool,
 ) -> None:  # fmt: skip
     """`texts` come with their places."""
     import sesame

@@ -17,7 +17,7 @@ from sesame.progress import Bar, say
 from sesame.text import Tokenizer
 from sesame.text.template import around
 
-TEXTS = 32  # at a time
+TEXTS, ON_A_GPU = 32, 128  # at a time; there a step takes as long for few as for many
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,13 @@ def speak(
     longest: int | None,
     device: torch.device,
     *,
-    batch: int = TEXTS,
+    batch: int | None = None,
     shown: Bar | None = None,
     places: Sequence[str] | None = None,
 ) -> list[list[Said]]:
     """For each text `settings.best` answers or continuations, the best first; `places`: where they come from."""
     inputs = _inputs(tokenizer, texts, voice, longest, places)
+    batch = batch or (ON_A_GPU if device.type == "cuda" else TEXTS)
     found: list[list[Said]] = [[] for _ in texts]
     for rows in _groups([len(ids) for ids in inputs], [_room(ids, voice, settings, longest) for ids in inputs], batch):
         given = _batch([inputs[row] for row in rows], tokenizer.id("pad") if tokenizer.has("pad") else 0, voice, device)
