@@ -64,8 +64,10 @@ def check_mixture(wishes: Wishes, recipe: Recipe) -> None:
         return
     others = [name for name in recipe.objectives if name not in ("mlm", "rtd", "seq2seq")]
     if wishes.pairs and others:
+        answering = {"span", "denoise", "mass"} & set(others)  # these make pairs of texts themselves
+        remedy = "teach them when it is done: sesame finetune RUN --task seq2seq" if answering else "take recipe xlm"
         raise SesameError(
-            f"--pairs: translations are for mlm and rtd, not for {others[0]}; leave them out, or take recipe xlm"
+            f"--pairs: translations are for mlm and rtd, not for {others[0]}; leave them out, or {remedy}"
         )
     if any(stage.packing == "dialogues" for stage in recipe.stages.values()):
         raise SesameError("dialogues are read in one language only; leave LANGUAGE= out of --text")
