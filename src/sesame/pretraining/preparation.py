@@ -137,6 +137,11 @@ def _check_agreement(recipe: Recipe, backbone: Backbone) -> None:
     """R-Drop's two passes differ by dropout, be it the model's or the stage's; without it they are work for nothing."""
     if not getattr(recipe.objectives.get("seq2seq"), "agreement", 0):
         return
+    if getattr(backbone.config, "attention", "") == "hard":
+        raise SesameError(
+            "objectives.seq2seq.agreement does not go with backbone.attention=hard, whose draws would not learn of it; "
+            "take attention=global, or leave agreement out"
+        )
     built = any(getattr(backbone.config, name, 0) for name in ("dropout", "attention_dropout", "inner_dropout"))
     for name, stage in recipe.stages.items():
         if stage.dropout == 0 or (stage.dropout < 0 and not built):
