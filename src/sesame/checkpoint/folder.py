@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from sesame.backbones import Backbone, Encoder, build_backbone
 from sesame.checkpoint.heads import kept, pretrained_heads, read_speaking, speaking
-from sesame.checkpoint.hf import FAMILIES, find_family, native
+from sesame.checkpoint.hf import FAMILIES, check_whole, find_family, native
 from sesame.checkpoint.names import Row, export_state, import_state
 from sesame.checkpoint.own import read_own, write_own
 from sesame.checkpoint.speech import FILE as SPEECH
@@ -214,6 +214,7 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
 def _read_config(module: ModuleType, found: Mapping[str, Any], place: str) -> tuple[Any, Backbone]:
     """The settings of a family's config.json, and a backbone of that shape without weights."""
     try:
+        check_whole(found, place)
         config = module.read_config(found, place)
         return config, _empty(config)
     except SesameError as error:  # a check of our settings knows no file
