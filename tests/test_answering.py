@@ -48,11 +48,13 @@ def exact(model: Loaded, kind: str, count: int = 200) -> float:
     return sum(answers[0].text == wanted for answers, (_, wanted) in zip(said, asked, strict=True)) / count
 
 
-def from_scratch(folder: Path, kind: str, steps: int, seed: int = 0, **more: Any) -> Loaded:
+def from_scratch(
+    folder: Path, kind: str, steps: int, seed: int = 0, recipe: str = "transformer", **more: Any
+) -> Loaded:
     folder.mkdir(exist_ok=True)
     file = write_rows(folder / "pairs.tsv", rows(kind, 2000, seed))
     wishes = {"settings": TINY, "size": "tiny", "device": "cpu"} | more
-    return sesame.pretrain("transformer", pairs=[f"aa-bb={file}"], out=folder / "run", steps=steps, seed=seed, **wishes)
+    return sesame.pretrain(recipe, pairs=[f"aa-bb={file}"], out=folder / "run", steps=steps, seed=seed, **wishes)
 
 
 @pytest.mark.slow
@@ -110,6 +112,9 @@ def test_passes_that_must_agree_need_dropout(tmp_path: Path) -> None:
     for number, more in enumerate([(), ("backbone.dropout=0.1", "stages.main.dropout=0.0")]):
         with pytest.raises(SesameError, match=r"needs dropout.* set stages\.main\.dropout=0\.1"):
             from_scratch(tmp_path / str(number), "copy", 1, settings=(*wishes, *more))
+    looks = ("backbone.width=16", "backbone.depth=1", "tokenizer.size=300", "backbone.attention=hard", wishes[-1])
+    with pytest.raises(SesameError, match=r"agreement does not go with backbone\.attention=hard.* leave agreement out"):
+        from_scratch(tmp_path / "hard", "copy", 1, recipe="luong", size="small", settings=looks)
     from_scratch(tmp_path / "stage", "copy", 1, settings=(*wishes, "stages.main.dropout=0.1"))
     from_scratch(tmp_path / "looks", "copy", 1, settings=(*wishes, "backbone.attention_dropout=0.1"))
 

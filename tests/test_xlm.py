@@ -224,7 +224,8 @@ def test_bad_input_is_told_in_one_sentence(two: Bilingual) -> None:
         ({"pairs": [f"en-ru={two.folder}/en.txt"]}, "plain text comes in two files"),
         ({"text": ["en=nowhere.txt"]}, "nowhere.txt: no such file or folder"),
         ({"valid": [f"{two.folder}/en.txt"]}, "write the language before it, one of en, ru"),
-        ({"recipe": "xlm-clm"}, "translations are for mlm and rtd, not for clm"),
+        ({"recipe": "xlm-clm"}, "translations are for mlm and rtd, not for clm; leave them out, or take recipe xlm"),
+        ({"recipe": "mass"}, "leave them out, or teach them when it is done: sesame finetune RUN --task seq2seq"),
         ({"settings": ("stages.main.ramp=8",)}, "ramp"),
         ({"settings": ("languages.translated=2",)}, "translated is a share"),
     ]

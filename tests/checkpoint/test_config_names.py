@@ -73,6 +73,10 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "layers": ("gpt2", {"n_layer": 0}, "backbone.depth is 0; it must be at least 1"),
     "null": ("bert", {"type_vocab_size": None}, "type_vocab_size = None is not a number"),
     "words": ("albert", {"hidden_size": "large"}, "hidden_size = 'large' is not a number"),
+    "not whole": ("bert", {"num_attention_heads": 4.7}, "num_attention_heads = 4.7 is not a whole number"),
+    "in quotes": ("bert", {"num_hidden_layers": "1.5"}, "num_hidden_layers = '1.5' is not a whole number"),
+    "no half": ("t5", {"num_layers": 2.5}, "num_layers = 2.5 is not a whole number"),
+    "infinite": ("gpt2", {"n_positions": float("inf")}, "n_positions = inf is not a whole number"),
     "no rate": ("ernie", {"hidden_dropout_prob": None}, "hidden_dropout_prob = None is not a number"),
 }
 

@@ -59,3 +59,17 @@ def test_a_head_that_is_not_whole_is_left_out_aloud(gap: str, folder: Path, caps
     assert load_parts(folder).tasks == {}
     ours = "pooler.weight" if "pooler" in gap else "classify.bias"
     assert f"the weights lack {ours}: the head 'classify' is left out" in capsys.readouterr().err
+
+
+def test_layers_that_config_json_does_not_name_are_told_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A number mistyped gave half a model, which answered like a bad one. Buffers, old heads and poolers are no news."""
+    old = {"bert.embeddings.position_ids": torch.arange(4)[None], "cls.predictions.extra.3.weight": torch.ones(2)}
+    rewrite(folder, lambda state: state | old)
+    load_parts(folder)
+    assert "layers" not in capsys.readouterr().err
+    rewrite(folder, lambda state: state, num_hidden_layers=TINY["num_hidden_layers"] - 1)
+    for _ in range(2):
+        assert load_parts(folder).backbone.depth == TINY["num_hidden_layers"] - 1
+    said = capsys.readouterr().err
+    assert said.count("the weights hold more layers than config.json names, and 16 tensors are not read") == 1
+    assert f"bert.encoder.layer.{TINY['num_hidden_layers'] - 1}." in said

@@ -144,6 +144,17 @@ def test_a_held_out_file_that_is_learnt_from_is_told(cli: Cli, text: Path, tmp_p
     assert "warning" not in cli(*pretrain(texts, tmp_path / "two", "--valid", tmp_path / "valid.txt")).fine().err
 
 
+def test_documents_of_one_sentence_are_told(cli: Cli, text: Path, tmp_path: Path) -> None:
+    """Tweets: next-sentence prediction learnt to say "unrelated" always, and its accuracy looked splendid."""
+    tweets = [line for line in text.read_text(encoding="utf-8").split("\n") if line]
+    (tmp_path / "tweets.txt").write_text("\n\n".join(tweets), encoding="utf-8")
+    told = "100% of the documents are a single sentence, which has no next one to predict"
+    assert told in cli(*pretrain(tmp_path / "tweets.txt", tmp_path / "run")).fine().err
+    bare = cli(*pretrain(tmp_path / "tweets.txt", tmp_path / "bare", "--set", "objectives.nsp=false")).fine().err
+    assert "single sentence" not in bare
+    assert "single sentence" not in cli(*pretrain(text, tmp_path / "good")).fine().err
+
+
 def test_unreadable_files(cli: Cli, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = tmp_path / "secret.txt"
     shutil.copy(text, secret)

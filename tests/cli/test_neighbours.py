@@ -12,6 +12,7 @@ from sesame.backbones import Backbone, BiLMConfig, EncoderConfig, build_backbone
 from sesame.checkpoint.folder import Parts, save_parts
 from sesame.data.batch import Batch
 from sesame.data.readers import Document
+from sesame.errors import SesameError
 from sesame.explain.occurrences import Occurrence, contextual, find
 from sesame.explain.senses import nearest, senses
 from sesame.text import Tokenizer
@@ -123,6 +124,17 @@ def test_a_hidden_word_is_the_state_at_a_mask_in_its_place(layers: str, tokenize
         np.testing.assert_allclose(vector, kept[0, ids.index(tokenizer.id("mask"))].numpy(), atol=2e-5)
     plain = contextual(backbone, tokenizer, found, layers)
     assert np.abs(plain - seen).max() > 0.1
+
+
+@pytest.mark.parametrize("kind", ["bilm", "causal"])
+def test_a_mask_that_was_never_learnt_hides_nothing(kind: str, tokenizer: Tokenizer) -> None:
+    """Every tokenizer made here has a mask; what ELMo and GPT answer there came from noise."""
+    config = EncoderConfig(len(tokenizer), width=32, depth=2, heads=2, max_length=12, causal=True)
+    backbone = model(kind, tokenizer, 0) if kind == "bilm" else build_backbone(config)
+    found = [Occurrence("goal play match", 5, 9)] * 2
+    assert contextual(backbone, tokenizer, found).shape == (2, 32)
+    with pytest.raises(SesameError, match="never learnt from masks"):
+        contextual(backbone, tokenizer, found, hide=True)
 
 
 def test_a_word_of_several_tokens_is_one_mask(tokenizer: Tokenizer) -> None:

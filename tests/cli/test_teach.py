@@ -302,6 +302,19 @@ def test_labels_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> Non
         assert text in out
 
 
+@pytest.mark.parametrize(("size", "told"), [(1e-5, "1.235e-05"), (0.5, "0.6173"), (1e30, "1.235e+30")])
+def test_errors_are_shown_in_the_size_of_the_numbers(
+    size: float, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four decimals of targets like 1e-5 are zeros, and of 1e30 a line of digits."""
+    scores = {"pearson": 0.00012, "mae": 1.234567 * size}
+    _show({"scores": scores, "metric": "pearson", "interval": [-0.1, 0.2]})
+    out = capsys.readouterr().out
+    assert told in out
+    assert "0.0001" in out
+    assert "-0.1000 to 0.2000" in out
+
+
 @pytest.mark.slow
 def test_evaluate_against_another(cli: Cli, ground: Ground, taught: Callable[[str], Path], tmp_path: Path) -> None:
     worse = tmp_path / "worse"

@@ -62,6 +62,26 @@ def test_choices_that_count_from_one(tmp_path: Path) -> None:
     fails(tmp_path / "a.jsonl", [*rows, {**rows[0], "label": 0}], "a.jsonl:2:", "a.jsonl:4 counts")
 
 
+def test_options_that_are_numbers(tmp_path: Path) -> None:
+    """An answer beyond the numbers of options is a text, and then all are."""
+    rows = [
+        {"stem": "A", "options": ["10", "20"], "answer": 20},
+        {"stem": "B", "options": ["2", "1", "0"], "answer": "1"},
+    ]
+    examples, said, warnings = read(tmp_path / "a.jsonl", rows)
+    assert [one.label for one in examples] == [1, 1]
+    assert "by their text" in said
+    assert not warnings
+    assert read(tmp_path / "b.jsonl", rows[1:])[0][0].label == 1
+    fails(
+        tmp_path / "c.jsonl",
+        [*rows, {"stem": "C", "options": ["4", "5"], "answer": 1}],
+        "c.jsonl:3",
+        "c.jsonl:1 tells it by its text",
+    )
+    fails(tmp_path / "d.jsonl", [{"stem": "A", "options": ["10", "20"], "answer": 30}], "none of the 2")
+
+
 def test_rows_that_do_not_tell_from_where_answers_count(tmp_path: Path) -> None:
     """A few rows of a set that counts from 1 may hold no last option, and were read as the options behind the right ones."""
     rows = [{"stem": "A", "options": ["w", "x", "y"], "label": label} for label in (1, 2)]

@@ -149,6 +149,17 @@ def test_byte_order_mark_and_windows_newlines(tmp_path: Path) -> None:
     assert table.rows == [(2, {"text": "ä", "label": "x"})]
 
 
+def test_a_cell_keeps_its_line_breaks(tmp_path: Path) -> None:
+    """Places that were counted in the text of a file must point into the text that is read."""
+    data = 'sep=,\r\ntext,answer_start\r\n"one\r\ntwo\nthree\rfour",10\r\n\r\nx,0\r\n'
+    table = read_table(write(tmp_path / "a.csv", data))
+    assert table.rows == [
+        (3, {"text": "one\r\ntwo\nthree\nfour", "answer_start": "10"}),
+        (8, {"text": "x", "answer_start": "0"}),
+    ]
+    assert read_table(write(tmp_path / "b.csv", "text,label\ra,x\rb,y\r")).rows[1] == (3, {"text": "b", "label": "y"})
+
+
 @pytest.mark.parametrize("first", ["Отзыв,Оценка", "good,pos"])
 def test_header_in_another_language(tmp_path: Path, first: str) -> None:
     table = read_table(write(tmp_path / "a.csv", first + "\n" + "so,pos\nla,neg\nre,pos\nmi,neg\nfa,neg\n"))

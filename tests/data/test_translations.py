@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sesame.data.build import build_pairs
-from sesame.data.parallel import Counted, Pair, find_columns, named_fields, read_pairs
+from sesame.data.parallel import Counted, Pair, check_languages, find_columns, named_fields, read_pairs
 from sesame.errors import SesameError
 from tests.languages import word_tokenizer
 
@@ -123,6 +123,23 @@ def test_headings_are_no_pairs_and_tell_which_side_is_which(name: str, tmp_path:
     file.write_text(HEADED[name])
     found = [(pair.source, pair.target) for pair in read_pairs([file], named_fields([file], ("en", "de")))]
     assert found == [("a dog", "ein Hund"), ("yes", "ja")]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("a.tsv", "en\tde\nyes\tja\n"), ("a.csv", "EN;de-AT\nyes;ja\n"), ("a.jsonl", '{"de": "ja", "en": "yes"}\n')],
+)
+def test_languages_that_contradict_a_file_are_told(name: str, data: str, tmp_path: Path) -> None:
+    """English and German were learnt as English and French, or as each other."""
+    file = tmp_path / name
+    file.write_text(data)
+    for right in (("en", "de"), ("english", "french"), ("en", "de_ch" if name == "a.csv" else "de")):
+        check_languages(file, right)
+    for wrong in (("en", "fr"), ("ru", "fr"), *([("de", "en")] if name == "a.csv" else [])):
+        with pytest.raises(SesameError, match=f"{name}: is named as {' and '.join(wrong)}, but its own names are"):
+            check_languages(file, wrong)
+    file.write_text(data.replace("en", "left").replace("EN", "left"))
+    check_languages(file, ("en", "fr"))
 
 
 @pytest.mark.parametrize("mark", ["\t", ",", ";"])

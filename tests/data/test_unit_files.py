@@ -146,6 +146,20 @@ def test_text_without_spaces(tmp_path: Path) -> None:
     assert sum(unit.replace(" ", "") == "北京大学" for unit in units) == 120
 
 
+@pytest.mark.parametrize("first", ["\u0e01", "\u1000", "\u1780", "\u30a1"], ids=["Thai", "Burmese", "Khmer", "kana"])
+def test_entities_inside_of_a_clause(tmp_path: Path, first: str) -> None:
+    """WordPiece takes a clause for a word: pieces within it are other ones than at its start."""
+    luck = np.random.default_rng(0)
+    letters = [chr(ord(first) + number) for number in range(24)]
+    lines = ["".join(luck.choice(letters, 12)) for _ in range(300)]
+    name = "".join(letters[:5])
+    for row in range(0, 300, 10):
+        lines[row] = lines[row][:6] + name + lines[row][6:]
+    (tmp_path / "entities").write_text(name + "\n", encoding="utf-8")
+    _, units = sample(train_tokenizer(lines, "wordpiece", 200), lines, tmp_path, "entities")
+    assert sum("".join(unit.split()).replace("##", "") == name for unit in units) > 25
+
+
 def test_files_are_made_once_and_anew_when_cut(store: Store, tokenizer: Tokenizer) -> None:
     units = Units(tokenizer)
     starts = units.starts(store, "phrases")

@@ -56,6 +56,12 @@ def test_rows_of_one_label_for_a_model_of_several(tmp_path: Path, capsys: pytest
     assert "--multi" in capsys.readouterr().err
     judge(model, data, multi="|", device="cpu")
     assert "--multi" not in capsys.readouterr().err
+    none = str(
+        write_csv(tmp_path / "none.csv", [("text", "label"), ("w1 alpha", "good|bad"), ("w2", ""), ("w3", "bad")])
+    )
+    with pytest.raises(SesameError, match=r"none.csv:3: 1 of 3 rows have no label.* --multi .* if none is an answer"):
+        judge(model, none, device="cpu")
+    assert judge(model, none, multi="|", device="cpu")["rows"] == 3
 
 
 def test_a_model_of_several_tasks_beside_one_of_one(tmp_path: Path) -> None:

@@ -1,14 +1,20 @@
 """Answers against the answers wanted: every score is that of its own file, comparisons point the right way."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sesame.errors import SesameError
 from sesame.evaluate.rouge import rouge_scores
-from sesame.evaluate.spoken import METRICS, columns_of, compare_answers, read_sides, score_answers
+from sesame.evaluate.spoken import METRICS, columns_of, compare_answers, judge_answers, read_sides, score_answers
 from sesame.evaluate.translation import Bleu, corpus_score
+from sesame.tasks import speak
+from sesame.tasks.speak import Voice
+from sesame.text import Tokenizer
+from tests.answer_toys import stranger
 
 GOLD = ["the cat sat on the mat today", "a dog ran far away from home", "birds sing in the old tree"] * 4
 GOOD = [*GOLD[:10], "a dog ran home", "birds sing"]
@@ -90,3 +96,19 @@ def test_columns_called_by_the_languages_that_a_model_was_taught(tmp_path: Path)
     ):
         said.write_text(f'[run]\nsource = "{source}"\ntarget = "{target}"\nprefix = ""\n')
         assert columns_of(str(run), data) == found
+
+
+def test_a_stranger_is_scored_on_sources_as_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A summariser that knows lines reads them in `evaluate` as in `translate`: both leave it to the model's voice."""
+    model, read = stranger(tmp_path / "model", "bart"), list[str]()
+
+    def inputs(tokenizer: Tokenizer, texts: list[str], voice: Voice, *more: Any) -> list[list[int]]:
+        read.extend(map(voice.read, texts))
+        return found(tokenizer, texts, voice, *more)
+
+    found = speak._inputs
+    monkeypatch.setattr(speak, "_inputs", inputs)
+    rows = [{"source": "ba be\nda  di", "target": "ba be"}, {"source": "bo\r\nda", "target": "da"}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    judge_answers(str(model), str(tmp_path / "rows.jsonl"), prefix="tell:", device="cpu", beams=1, most=4)
+    assert read == ["tell: ba be\nda  di", "tell: bo\r\nda"]

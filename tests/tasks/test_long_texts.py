@@ -13,7 +13,7 @@ from sesame.backbones import Encoder
 from sesame.data.examples import Answer, Example
 from sesame.tasks import Task, TaskConfig, build_task
 from sesame.tasks.predict import predict
-from sesame.tasks.qa import unheld
+from sesame.tasks.qa import LONGEST, unheld, untold
 from sesame.tasks.tag import words_of
 from sesame.text import Tokenizer
 from tests.tasks.toys import UNICODE, encoder, made, trained, words_tokenizer
@@ -196,3 +196,13 @@ def test_answers_that_no_window_holds_are_known() -> None:
     text = " ".join(["w1"] * 10 + ["alpha"] * 40 + ["w1"] * 10)
     examples = [Example("x", text, "who", answers) for answers in ((Answer(text[30:-30], 30),), ())]
     assert [unheld(*each) for each in zip(task.items(examples, inputs), examples, strict=True)] == [True, False]
+
+
+@pytest.mark.parametrize("size", [LONGEST, LONGEST + 1])
+def test_answers_that_are_too_long_to_be_told_are_known(size: int) -> None:
+    tokenizer = words_tokenizer(["alpha", "w1", "who"])
+    task, _, inputs = made(TaskConfig("qa", length=60), tokenizer)
+    answer = " ".join(["alpha"] * size)
+    (item,) = task.items([Example("x", f"w1 {answer} w1", "who", (Answer(answer, 3),))], inputs)
+    assert any(first for first, _ in item.label), "it can be learnt"
+    assert untold(item) == (size > LONGEST)

@@ -7,9 +7,11 @@ where several fit, is said in `hf/__init__.py`. A model that it has no class for
 `"model_type": "sesame"` and its settings under the name of its backbone. One that speaks also has generation_config.json.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +22,7 @@ from torch import Tensor, nn
 
 from sesame.backbones import Backbone, Encoder, build_backbone
 from sesame.checkpoint.heads import kept, pretrained_heads, read_speaking, speaking
-from sesame.checkpoint.hf import FAMILIES, find_family, native
+from sesame.checkpoint.hf import FAMILIES, check_whole, find_family, native
 from sesame.checkpoint.names import Row, export_state, import_state
 from sesame.checkpoint.own import read_own, write_own
 from sesame.checkpoint.speech import FILE as SPEECH
@@ -39,6 +41,7 @@ from sesame.text.template import around, before_prompts
 
 OWN = "sesame"
 QUANTIZED = "quantized weights do not open here; in transformers, call dequantize() on the model and save it again"
+_NUMBER = re.compile(r"\.\d+\.")
 FIRST = 16  # specials stand among the first ids, in all tokenizers that were made with padding in mind
 
 
@@ -211,6 +214,7 @@ def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn
 def _read_config(module: ModuleType, found: Mapping[str, Any], place: str) -> tuple[Any, Backbone]:
     """The settings of a family's config.json, and a backbone of that shape without weights."""
     try:
+        check_whole(found, place)
         config = module.read_config(found, place)
         return config, _empty(config)
     except SesameError as error:  # a check of our settings knows no file
@@ -307,7 +311,24 @@ def _fill(
             head.double()
     _assign(parts, state)
     parts.unused = unused
+    if deeper := _deeper(table, unused, wanted):
+        _tell_deeper(folder, deeper[0], len(deeper))
     return parts
+
+
+def _deeper(table: Iterable[Row], unused: Iterable[str], wanted: Mapping[str, Tensor]) -> list[str]:
+    """Tensors of layers above those that config.json names: they are called as those of the backbone but for a number."""
+    rows = [row for row in table if row.ours in wanted and row.ours.startswith("backbone.")]
+    read = {_NUMBER.sub(".", name) for row in rows for name in row.theirs}
+    return [name for name in unused if _NUMBER.sub(".", name) in read]
+
+
+@cache  # told once, though every seed of a fine-tuning opens the folder
+def _tell_deeper(folder: Path, first: str, count: int) -> None:
+    say(
+        f"{folder}: the weights hold more layers than config.json names, and {count:,} tensors are not read, first {first}; "
+        "mend the number of layers there if they belong to the model"
+    )
 
 
 def _refuse_whole_numbers(

@@ -172,11 +172,14 @@ def _show(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from sesame.evaluate.scoring import figure
+
     console = Console(highlight=False, markup=False, emoji=False)  # labels and names of files are shown as they are
     table = Table("score", "value", "95 % over examples")
     for name, value in found["scores"].items():
         interval = found["interval"] if name == found["metric"] else None
-        table.add_row(name, f"{value:.4f}", f"{interval[0]:.4f} to {interval[1]:.4f}" if interval else "")
+        ends = [figure(name, end) for end in interval or ()]
+        table.add_row(name, figure(name, value), " to ".join(ends))
     console.print(table)
     if found.get("per_class"):
         classes = Table("label", "precision", "recall", "F1", "rows")

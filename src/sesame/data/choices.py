@@ -1,7 +1,8 @@
 """Multiple choice: rows with a stem, two or more options and the right one, as the published sets write them.
 
 The options are one column with a list, or several that are numbered (ending0, ending1 ...). The right one is told by its
-text, its letter or its number, which may count from 0 or from 1: what all rows together show decides.
+text, its letter or its number, which may count from 0 or from 1: what all rows together show decides. Where the options are
+numbers themselves, one answer beyond all numbers of options shows that answers are told by their text.
 """
 
 import re
@@ -62,7 +63,7 @@ def read_choices(table: Table, columns: Mapping[str, str], labels: bool) -> tupl
                 if trusted:
                     raise
         rows.append((Example(place, stem, options=texts, id=id_in(row, ids)), label))
-    examples, said = _numbered(rows)
+    examples, said = _numbered(rows, trusted)
     shown = ", ".join(stems) + (f'", label = "{right}' if right else "")
     return examples, f'text = "{shown}"{said}', [f"{table.path}: {_UNSURE}"] if labels and _unsure(rows) else []
 
@@ -103,7 +104,7 @@ def _right_one(value: Any, options: tuple[str, ...], letters: list[str], place: 
         return options.index(name)
     if len(name) == 1 and 0 <= ord(name.upper()) - ord("A") < len(options):
         return ord(name.upper()) - ord("A")
-    if name.isdecimal() and int(name) <= len(options) and not isinstance(value, bool):
+    if name.isdecimal() and (int(name) <= len(options) or name in options) and not isinstance(value, bool):
         return name
     raise SesameError(
         f"{place}: the right answer is {briefly(value)}, none of the {len(options)} options; write its number or letter"
@@ -113,11 +114,30 @@ def _right_one(value: Any, options: tuple[str, ...], letters: list[str], place: 
 def _unsure(rows: list[tuple[Example, int | str | None]]) -> bool:
     """Whether there are numbers, but neither a 0 nor one as large as the number of its options."""
     numbers = [(int(label), len(one.options)) for one, label in rows if isinstance(label, str)]
-    return bool(numbers) and not any(number in (0, count) for number, count in numbers)
+    return bool(numbers) and not any(number == 0 or number >= count for number, count in numbers)
 
 
-def _numbered(rows: list[tuple[Example, int | str | None]]) -> tuple[list[Example], str]:
+def _by_text(rows: list[tuple[Example, int | str | None]], trusted: bool) -> list[Example]:
+    """The answers of rows of which one has a larger number than it has options: all of them are texts."""
+    sure = next(one.place for one, label in rows if isinstance(label, str) and int(label) > len(one.options))
+    examples = []
+    for one, label in rows:
+        at = label
+        if isinstance(label, str):
+            at = one.options.index(label) if label in one.options else None
+            if at is None and trusted:
+                raise SesameError(
+                    f"{one.place}: the right answer {label} is none of the options, but {sure} tells it by its text; do so "
+                    "in all rows, or write letters"
+                )
+        examples.append(replace(one, label=at))
+    return examples
+
+
+def _numbered(rows: list[tuple[Example, int | str | None]], trusted: bool) -> tuple[list[Example], str]:
     """Turn numbers into positions. They count from 1 if one of them is as large as the number of its options."""
+    if any(isinstance(label, str) and int(label) > len(one.options) for one, label in rows):
+        return _by_text(rows, trusted), ", answers told by their text"
     above = next((one for one, label in rows if isinstance(label, str) and int(label) == len(one.options)), None)
     zero = next((one for one, label in rows if isinstance(label, str) and int(label) == 0), None)
     if above is not None and zero is not None:

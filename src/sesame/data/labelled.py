@@ -74,7 +74,12 @@ def read_labelled(
         examples, said, warnings = readers[task](table, columns, labels)
     else:
         examples, said, warnings = _texts(table, columns, labels, task, multi)
-    return _whole(path, examples, f"{path.name}: {len(examples):,} rows; {said}", warnings, labels, "rows")
+    hint = (
+        ", or say with --multi what separates labels if none is an answer too"
+        if task == "classify" and not multi
+        else ""
+    )
+    return _whole(path, examples, f"{path.name}: {len(examples):,} rows; {said}", warnings, labels, "rows", hint)
 
 
 def _check(path: Path, task: str, columns: Mapping[str, str]) -> None:
@@ -91,7 +96,9 @@ def _check(path: Path, task: str, columns: Mapping[str, str]) -> None:
         raise SesameError(f"{path}: is empty; give a file with rows")
 
 
-def _whole(path: Path, examples: list[Example], said: str, warnings: list[str], labels: bool, unit: str) -> Labelled:
+def _whole(
+    path: Path, examples: list[Example], said: str, warnings: list[str], labels: bool, unit: str, hint: str = ""
+) -> Labelled:
     """Leave out, and count, what cannot be learnt from."""
     texts = [one for one in examples if has_text(one)]
     if not labels and texts:
@@ -108,7 +115,7 @@ def _whole(path: Path, examples: list[Example], said: str, warnings: list[str], 
                 "here; mend the answers or their contexts"
                 if unit == "questions"
                 else f"{first}: {missing:,} of {len(texts):,} {unit} have no label, the first one here; label them or "
-                "take them out, or choose another column with --label-column"
+                f"take them out, or choose another column with --label-column{hint}"
             )
         warnings.append(f"{path}: left out {missing:,} of {len(texts):,} {unit} without a label, first at {first}")
     if not kept:

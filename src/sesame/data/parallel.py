@@ -152,9 +152,13 @@ def _heading_names(file: Path) -> list[str]:
     """Names that tell a heading from a row: those of source and answer, and the languages if the first line names two."""
     if inner_suffix(file) not in (*TABLE, ".csv"):
         return GUESSED
-    first = next((text for _, text, _ in lines(file, LONGEST, None) if text.strip()), "")
-    cells = [cell.strip(' "') for cell in re.split("[\t,;|]", first)]
+    cells = _cells_of_heading(file)
     return [*GUESSED, *cells] if are_languages(cells) else GUESSED
+
+
+def _cells_of_heading(file: Path) -> list[str]:
+    first = next((text for _, text, _ in lines(file, LONGEST, None) if text.strip()), "")
+    return [cell.strip(' "') for cell in re.split("[\t,;|]", first)]
 
 
 def _first_row(file: Path) -> dict[str, Any]:
@@ -177,6 +181,30 @@ def _column(table: Table, name: str, role: str) -> str:
 def named_fields(paths: Sequence[str | Path], languages: tuple[str, str]) -> tuple[str, str] | None:
     """The languages, if JSON lines call their fields so, or tables their columns; their order then does not matter."""
     return languages if has_fields(paths, languages) else None
+
+
+def check_languages(path: str | Path, languages: tuple[str, str]) -> None:
+    """Complain of columns or fields that are called by other languages, or by these in another order and spelling."""
+    file = Path(path)
+    names = _languages_in(file)
+    ours, theirs = ([fold(name).split("_")[0] for name in each] for each in (languages, names))
+    if names and are_languages(languages) and ours != theirs and not has_fields([file], languages):
+        raise SesameError(
+            f"{file}: is named as {' and '.join(languages)}, but its own names are {' and '.join(names)}; mend one of the two"
+        )
+
+
+def _languages_in(file: Path) -> list[str]:
+    """The two languages that a file says it holds, if it does."""
+    if _kind(file) == "text":
+        return []
+    if inner_suffix(file) in JSON_LINES:
+        row = _first_row(file)
+        inner = row.get("translation")
+        names = list(inner if isinstance(inner, dict) else row)
+    else:
+        names = _table(file, []).columns if inner_suffix(file) == ".parquet" else _cells_of_heading(file)
+    return names if are_languages(names) else []
 
 
 def has_fields(paths: Sequence[str | Path], names: Collection[str]) -> bool:

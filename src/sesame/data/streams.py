@@ -9,6 +9,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -20,19 +21,22 @@ from sesame.errors import SesameError
 
 PACKED = (".gz", ".xz", ".zst", ".bz2")
 BLOCK = 1 << 20
+_LONE = re.compile("\r(?!\n)")  # the decoder never parts "\r\n"
 _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\v\f\r\x1b")
 
 Progress = Callable[[int], None]
 
 
-def lines(path: Path, limit: int, progress: Progress | None = None) -> Iterator[tuple[int, str, bool]]:
+def lines(
+    path: Path, limit: int, progress: Progress | None = None, returns: bool = False
+) -> Iterator[tuple[int, str, bool]]:
     """Give (line number from 1, line, whole) for each line of a text file.
 
     A line longer than about `limit` characters comes in parts, cut at white space where there is some; `whole` is False
-    for all but the last of them.
+    for all but the last of them. With `returns` a line that ends in "\\r\\n" keeps its "\\r".
     """
     number, held, size = 1, [""], 0
-    for block in text_blocks(path, progress):
+    for block in text_blocks(path, progress, returns):
         head, newline, rest = block.partition("\n")
         held.append(head)
         size += len(head)
@@ -54,9 +58,9 @@ def lines(path: Path, limit: int, progress: Progress | None = None) -> Iterator[
         yield number, last, True
 
 
-def text_blocks(path: Path, progress: Progress | None = None) -> Iterator[str]:
-    """Decode UTF-8 in blocks: no byte-order mark, every newline is "\\n"."""
-    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
+def text_blocks(path: Path, progress: Progress | None = None, returns: bool = False) -> Iterator[str]:
+    """Decode UTF-8 in blocks: no byte-order mark, every newline is "\\n", or with `returns` stays "\\r\\n" where it was."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=not returns)
     line, first = 1, True
     for data in byte_blocks(path, progress):
         if first or b"\0" in data:
@@ -66,10 +70,12 @@ def text_blocks(path: Path, progress: Progress | None = None) -> Iterator[str]:
             text = decoder.decode(data)
         except UnicodeDecodeError as error:
             raise _not_utf8(path, line, error) from None
+        text = _LONE.sub("\n", text) if returns else text
         line += text.count("\n")
         yield text
     try:
-        yield decoder.decode(b"", final=True)
+        text = decoder.decode(b"", final=True)
+        yield _LONE.sub("\n", text) if returns else text
     except UnicodeDecodeError:
         raise SesameError(f"{path}:{line}: the file ends in the middle of a character; copy it again") from None
 

@@ -114,8 +114,8 @@ def read_table(path: Path, given: Collection[str] = ()) -> Table:
     raise SesameError(f"{path}: the name does not tell the format; call it {' '.join(TABLES)}, packed or not")
 
 
-def whole_lines(path: Path) -> Iterator[tuple[int, str]]:
-    for number, line, whole in lines(path, _LONGEST_LINE):
+def whole_lines(path: Path, returns: bool = False) -> Iterator[tuple[int, str]]:
+    for number, line, whole in lines(path, _LONGEST_LINE, returns=returns):
         if not whole:
             raise SesameError(f"{path}:{number}: the line is too long; put each row on a line of its own")
         yield number, line
@@ -207,9 +207,9 @@ def is_number(cell: str) -> bool:
 
 def _csv_rows(path: Path, names: Collection[str]) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # the module's own 128 KiB cut a long text short
-    source = whole_lines(path)
+    source = whole_lines(path, returns=True)  # places in a cell count its line breaks as they are written
     sample = list(islice(source, _SAMPLE))
-    told = _told_delimiter(sample[0][1] if sample else "")
+    told = _told_delimiter(sample[0][1].rstrip("\r") if sample else "")
     sample = sample[1:] if told else sample
     feed = _Feed(path, chain(sample, source), told or _delimiter([line + "\n" for _, line in sample], names))
     reader = csv.reader(feed, delimiter=feed.delimiter, skipinitialspace=True, strict=True)

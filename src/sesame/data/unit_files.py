@@ -10,8 +10,8 @@ it is mapped into memory.
 - phrases: words that stand together more often than by chance.
 - entities: the places of the user's entities, and phrases everywhere else.
 
-What is unusual: an entity is encoded as it would be inside a text: at the start, behind a space, behind a bracket; a
-tokenizer may give other pieces each time.
+What is unusual: an entity is encoded as it would be inside a text: at the start, behind a space, behind a bracket, and in
+scripts without spaces behind a letter; a tokenizer may give other pieces each time.
 """
 
 import hashlib
@@ -121,16 +121,26 @@ class Units:
     @cached_property
     def sequences(self) -> list[list[int]]:
         """The entities as pieces, in every form that a text may show."""
-        texts = [before + entity for entity in self.entities for before in _BEFORE]
+        forms = [(before, entity) for entity in self.entities for before in (*_BEFORE, *self._inside(entity))]
+        texts = [before + entity for before, entity in forms]
         found: dict[tuple[int, ...], None] = {}
-        for number, pieces in enumerate(self.tokenizer.encode_batch(texts, literal=True)):
-            before = len(_BEFORE[number % len(_BEFORE)])
-            own = [end > before for _, end in pieces.offsets]
+        for (before, _), pieces in zip(forms, self.tokenizer.encode_batch(texts, literal=True), strict=True):
+            own = [end > len(before) for _, end in pieces.offsets]
             first = own.index(True) if True in own else len(own)
             # A piece that covers the bracket too is not the entity's; a space before it may be.
-            if first < len(own) and pieces.offsets[first][0] >= before - (number % len(_BEFORE) == 1):
+            if first < len(own) and pieces.offsets[first][0] >= len(before.rstrip()):
                 found[tuple(pieces.ids[first:])] = None
         return [list(sequence) for sequence in found]
+
+    def _inside(self, entity: str) -> list[str]:
+        """What may stand right before an entity within a clause: WordPiece takes a clause for a word, and marks all pieces
+        of it but the first."""
+        return self._letters if _SPACELESS.match(entity) else []
+
+    @cached_property
+    def _letters(self) -> list[str]:
+        """A letter that is a piece, Latin ones and digits first, for these make no pieces with others."""
+        return sorted(token for token in self.tokenizer.tokens() if len(token) == 1 and token.isalnum())[:1]
 
     def _write(self, file: Path, store: Store, kind: Kind, sequences: list[list[int]]) -> None:
         began = time.monotonic()

@@ -12,7 +12,7 @@ from sesame.evaluate.answers import best_null_threshold
 from sesame.evaluate.calibration import ece, fit_temperature, reliability, softmax
 from sesame.evaluate.classification import confusion, multilabel_per_class, per_class
 from sesame.evaluate.entities import entity_table
-from sesame.evaluate.scoring import LOWER_IS_BETTER, compare, gold_of, range_of, said_of, score
+from sesame.evaluate.scoring import LOWER_IS_BETTER, compare, figure, gold_of, range_of, said_of, score
 from sesame.evaluate.statistics import summary
 from sesame.tasks.answer import answer
 from sesame.tasks.base import Item, Reply, Task, TaskConfig
@@ -196,17 +196,18 @@ def _line(example: Example, reply: Reply) -> dict[str, Any]:
 def _summary(results: Results, split: str, metric: str) -> list[str]:
     """For the terminal: the score, what it stands beside, what to try next."""
     found = results["scores"][split][metric]
-    lines = [f"{split} {metric} {_interval(found)} over {found['n']} seed{'s' if found['n'] > 1 else ''}"]
+    lines = [f"{split} {metric} {_interval(metric, found)} over {found['n']} seed{'s' if found['n'] > 1 else ''}"]
     for name, scores in results["baselines"].items():
         if metric in scores[split]:
-            lines.append(f"{split} {metric} {scores[split][metric]:.4f} baseline {name}")
+            lines.append(f"{split} {metric} {figure(metric, scores[split][metric])} baseline {name}")
     return [*lines, advice(results, split, metric)]
 
 
-def _interval(found: Mapping[str, Any]) -> str:
+def _interval(metric: str, found: Mapping[str, Any]) -> str:
     if found["std"] is None:
-        return f"{found['mean']:.4f}"
-    return f"{found['mean']:.4f} ± {found['std']:.4f} (95 %: {found['low']:.4f} to {found['high']:.4f})"
+        return figure(metric, found["mean"])
+    mean, std, low, high = (figure(metric, found[name]) for name in ("mean", "std", "low", "high"))
+    return f"{mean} ± {std} (95 %: {low} to {high})"
 
 
 def advice(results: Results, split: str, metric: str) -> str:

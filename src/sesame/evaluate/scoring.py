@@ -42,6 +42,12 @@ def range_of(metric: str) -> tuple[float, float]:
     return RANGES.get(metric, (0.0, 1.0))
 
 
+def figure(metric: str, value: float) -> str:
+    """A score as a line of text has it: four decimals, but an error, which is as large as the numbers are, four digits."""
+    four = metric not in LOWER_IS_BETTER or value == 0 or 0.1 <= abs(value) < 1e6
+    return f"{value:.4f}" if four else f"{value:.4g}"
+
+
 def main_score(config: TaskConfig) -> str:
     if config.kind == "classify":
         return "micro_f1" if config.multi else "accuracy"

@@ -1,7 +1,8 @@
 """What an encoder-decoder answers, against the answers wanted: BLEU, chrF, ROUGE, exact matches, brackets of trees.
 
 One answer, one reference. All values are shares from 0 to 1; BLEU and chrF come with the signature that makes them
-comparable (`translation.py`). Sources are read as they were in training: runs of white space are one space.
+comparable (`translation.py`). Sources are read as `sesame translate` reads them: of a model that was taught here, runs of
+white space are one space, as in training.
 
     brackets   the answers are linearised trees (`data/trees.py`): labelled bracket F1 as evalb counts it. An answer that is
                no tree is mended; words and tags are the gold tree's, so that a parser is judged by its brackets alone
@@ -155,10 +156,13 @@ class Sides:
         return Sides(*([side[row] for row in rows] for side in (self.sources, self.answers, self.places)))
 
 
-def read_sides(data: str, source: str | None = None, target: str | None = None, prefix: str = "") -> Sides:
+def read_sides(
+    data: str, source: str | None = None, target: str | None = None, prefix: str = "", as_written: bool = False
+) -> Sides:
     """Sources, with the prefix before them, and answers of a file, or of two plain files with a comma between their names.
 
-    `source` names a column, or several in braces within a text: see `data/questions.py`.
+    `source` names a column, or several in braces within a text: see `data/questions.py`. `as_written`: how white space in
+    sources is read is left to the model.
     """
     paths = [data] if Path(data).is_file() else data.split(",")
     counted = Counted()
@@ -172,7 +176,8 @@ def read_sides(data: str, source: str | None = None, target: str | None = None, 
     say(f"{data}: {len(pairs):,} pairs{told}")
     if counted.empty:
         say(f"{data}: {counted.empty:,} pairs are left out, because a side is empty")
-    sources = [plain(f"{prefix} {pair.source}") for pair in pairs]
+    sources = [f"{prefix.strip()} {pair.source}".strip() for pair in pairs]
+    sources = sources if as_written else list(map(plain, sources))
     return Sides(sources, [plain(pair.target) for pair in pairs], [pair.place for pair in pairs])
 
 
@@ -239,7 +244,7 @@ def judge_answers(
         source, target = columns_of(model, data)
     if not prefix and (taught := _run(model).get("prefix")):
         say(f"{model}: was taught with the prefix {taught!r}, and these sources have none; give --prefix")
-    sides = read_sides(data, source, target, prefix)
+    sides = read_sides(data, source, target, prefix, as_written=True)
     gold = sides.answers
     said = answer_all(open_answering(model, device), sides, **settings)
     found = score_answers(gold, said, metric == "brackets", ROUNDS)

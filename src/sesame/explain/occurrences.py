@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 
 from sesame.backbones import Backbone, Encoder
+from sesame.backbones.encoder_half import EncoderHalf
 from sesame.backbones.fast import FastEncoder
 from sesame.data.plain_words import MARK
 from sesame.data.readers import Document
@@ -90,6 +91,10 @@ def contextual(
     """The vectors of occurrences (N, D), in the order given; a `reader` computes instead of the backbone."""
     if hide and not tokenizer.has("mask"):
         raise SesameError("--hide puts a mask in the place of the word, but this model has no mask token; leave it out")
+    if hide and (not isinstance(backbone, Encoder | EncoderHalf) or getattr(backbone.config, "causal", False)):
+        raise SesameError(
+            "--hide puts a mask in the place of the word, and a model of this kind has never learnt from masks; leave it out"
+        )
     room = backbone.longest or 1_000_000
     reader = reader or quick(backbone)
     found: list[Matrix] = []

@@ -28,7 +28,7 @@ from sesame.finetuning.one_seed import Lesson, predict
 from sesame.progress import say
 from sesame.tasks import TASKS, Item, Reply, Task, TaskConfig, build_task
 from sesame.tasks.answer import answer
-from sesame.tasks.qa import unheld
+from sesame.tasks.qa import LONGEST, unheld, untold
 from sesame.tasks.windows import Inputs
 from sesame.text import Tokenizer
 from sesame.train.precision import Machine
@@ -153,16 +153,22 @@ class Subject:
         if self.inputs.shortened:
             self.note(f"{self.inputs.shortened:,} texts had to be shortened to fit beside the other one")
         if self.kind == "qa":
-            self._note_unheld()
+            self._note_answers()
         self._note_unknown(tokenizer)
 
-    def _note_unheld(self) -> None:
+    def _note_answers(self) -> None:
         rows = zip(self.items["train"], self.parts["train"], strict=True)
         places = [example.place for item, example in rows if unheld(item, example)]
         if places:
             self.note(
                 f"warning: no window holds the whole answer to {len(places):,} training questions, learnt as having "
                 f"none, first {places[0]}; more overlap (--set task.overlap=0.5) or shorter answers help"
+            )
+        rows = zip(self.items["train"], self.parts["train"], strict=True)
+        if long := [example.place for item, example in rows if untold(item)]:
+            self.note(
+                f"warning: the answers to {len(long):,} training questions are longer than {LONGEST} tokens, and such are "
+                f"never given, first {long[0]}; mark the words that matter in them"
             )
 
     def _note_unknown(self, tokenizer: Tokenizer) -> None:

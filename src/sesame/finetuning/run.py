@@ -32,7 +32,7 @@ from sesame.checkpoint.run import Run
 from sesame.errors import SesameError
 from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect
-from sesame.evaluate.scoring import collapsed, gold_of, said_of, score
+from sesame.evaluate.scoring import collapsed, figure, gold_of, said_of, score
 from sesame.files import read_json, write_json, write_whole
 from sesame.finetuning.adaptation import adapt
 from sesame.finetuning.framing import open_start
@@ -336,7 +336,9 @@ class _Job:
         for name, subject in self.subjects.items():
             if subject is not self.first:
                 scores = {part: values[subject.metric]["mean"] for part, values in results[name]["scores"].items()}
-                shown = ", ".join(f"{part} {subject.metric} {mean:.4f}" for part, mean in scores.items())
+                shown = ", ".join(
+                    f"{part} {subject.metric} {figure(subject.metric, mean)}" for part, mean in scores.items()
+                )
                 found.append(f"taught together with {name}: {shown}; see {self._beside(subject, 'report.html').name}")
         return found
 
@@ -360,7 +362,9 @@ def _each(lines: Sequence[dict[str, Any]]) -> dict[str, list[list[float]]]:
 
 
 def _shown(scores: dict[str, dict[str, float]], metric: str) -> str:
-    return ", ".join(f"{part} {metric} {values.get(metric, math.nan):.4f}" for part, values in scores.items())
+    return ", ".join(
+        f"{part} {metric} {figure(metric, values.get(metric, math.nan))}" for part, values in scores.items()
+    )
 
 
 def _plain(value: Any) -> Any:

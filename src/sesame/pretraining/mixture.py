@@ -17,7 +17,7 @@ from sesame.data.build import build_pairs, build_store
 from sesame.data.cache import cache_folder
 from sesame.data.languages import PAIRED, Pair, Source, pairs_by_languages, shares, texts_by_language
 from sesame.data.pack import Part, hold_out
-from sesame.data.parallel import named_fields, read_pairs
+from sesame.data.parallel import check_languages, named_fields, read_pairs
 from sesame.data.readers import corpus_files, read_documents
 from sesame.errors import SesameError
 from sesame.files import whole_folder
@@ -64,8 +64,10 @@ def check_mixture(wishes: Wishes, recipe: Recipe) -> None:
         return
     others = [name for name in recipe.objectives if name not in ("mlm", "rtd", "seq2seq")]
     if wishes.pairs and others:
+        answering = {"span", "denoise", "mass"} & set(others)  # these make pairs of texts themselves
+        remedy = "teach them when it is done: sesame finetune RUN --task seq2seq" if answering else "take recipe xlm"
         raise SesameError(
-            f"--pairs: translations are for mlm and rtd, not for {others[0]}; leave them out, or take recipe xlm"
+            f"--pairs: translations are for mlm and rtd, not for {others[0]}; leave them out, or {remedy}"
         )
     if any(stage.packing == "dialogues" for stage in recipe.stages.values()):
         raise SesameError("dialogues are read in one language only; leave LANGUAGE= out of --text")
@@ -75,11 +77,16 @@ def check_mixture(wishes: Wishes, recipe: Recipe) -> None:
         raise SesameError("--extend adds the words of one text; leave the languages out, or --extend")
     for pair, paths in pairs_by_languages(wishes.pairs).items():
         for path in paths:
-            if not Path(path).is_file():
+            if Path(path).is_file():
+                check_languages(path, pair)
+            else:
                 name, sides = "-".join(pair), path.split(",")
                 two = all(Path(side).is_file() for side in sides)  # as `sesame evaluate --data` takes them
                 remedy = f"write {' '.join(f'--pairs {name}={side}' for side in sides)}" if two else "check the name"
                 raise SesameError(f"--pairs {name}={path}: no such file; {remedy}")
+    for pair, paths in pairs_by_languages([name for name in wishes.valid if PAIRED.fullmatch(name)]).items():
+        for path in filter(lambda path: Path(path).is_file(), paths):
+            check_languages(path, pair)
 
 
 def gather_mixture(

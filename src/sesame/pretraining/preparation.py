@@ -6,6 +6,7 @@ makes things while the others wait; then they find them.
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count, takewhile
@@ -43,7 +44,7 @@ from sesame.objectives.plm import PermutationLM, TableHead
 from sesame.objectives.seq2seq import Seq2Seq
 from sesame.pretraining.beside import load_beside
 from sesame.pretraining.extension import extend
-from sesame.pretraining.mixture import Mixture, gather_mixture, mixed_tokenizer
+from sesame.pretraining.mixture import Mixture, gather_mixture, mixed_tokenizer, parts_of
 from sesame.pretraining.tokenizer_cache import cached_tokenizer
 from sesame.pretraining.wishes import Wishes, languages_of
 from sesame.progress import say
@@ -136,6 +137,11 @@ def _check_agreement(recipe: Recipe, backbone: Backbone) -> None:
     """R-Drop's two passes differ by dropout, be it the model's or the stage's; without it they are work for nothing."""
     if not getattr(recipe.objectives.get("seq2seq"), "agreement", 0):
         return
+    if getattr(backbone.config, "attention", "") == "hard":
+        raise SesameError(
+            "objectives.seq2seq.agreement does not go with backbone.attention=hard, whose draws would not learn of it; "
+            "take attention=global, or leave agreement out"
+        )
     built = any(getattr(backbone.config, name, 0) for name in ("dropout", "attention_dropout", "inner_dropout"))
     for name, stage in recipe.stages.items():
         if stage.dropout == 0 or (stage.dropout < 0 and not built):
@@ -164,6 +170,17 @@ def _say_shared(files: list[Path], held: list[Path]) -> None:
         say(f"warning: {shared[0]}{more}: also in --text; losses on it are too good, so leave it out of one of the two")
 
 
+def _say_single(recipe: Recipe, parts: Sequence[Part]) -> None:
+    """Behind the only sentence of a document there is no next one: its pairs are all of the other kind."""
+    sizes = np.concatenate([np.diff(part.store.documents) for part in parts])
+    share = float((sizes == 1).mean()) if len(sizes) > 1 else 0.0
+    if "nsp" in recipe.objectives and share > 0.5:
+        say(
+            f"warning: {share:.0%} of the documents are a single sentence, which has no next one to predict; put blank lines "
+            "only between documents, or set objectives.nsp=false"
+        )
+
+
 def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Path]) -> Ingredients:
     """Tokenizer and text; the run is bound to what they hold."""
     turns = any(stage.packing == "dialogues" for stage in recipe.stages.values())
@@ -182,6 +199,7 @@ def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Pat
     if spoken:
         spoken = _numbered(spoken, started, wishes)
         mixed = gather_mixture(wishes, recipe, tokenizer, spoken)
+        _say_single(recipe, parts_of(mixed[0]))
         run.bind([name for mixture in mixed for name in mixture.stores()])
         return Ingredients(tokenizer, *mixed, started, spoken)
     cache = cache_folder()
@@ -195,6 +213,7 @@ def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Pat
         train, valid = hold_out(store, 0, 0.0)[0], hold_out(held, 0, 0.0)[0]
     else:
         train, valid = hold_out(store, wishes.seed)
+    _say_single(recipe, [train])
     run.bind([part.store.path.name for part in (train, valid)])
     return Ingredients(tokenizer, train, valid, started)
 

@@ -107,6 +107,11 @@ def unheld(item: Item, example: Example) -> bool:
     return bool(example.label) and all(places == (window.cls, window.cls) for window, places in windows)
 
 
+def untold(item: Item) -> bool:
+    """Whether its answer is longer than any that is ever told."""
+    return any(last - first >= LONGEST for first, last in item.label or ())
+
+
 def _with_marks(pieces: Encoding, text: str) -> Encoding:
     """Each piece with the combining marks behind it that no piece stands for: "cafe" is no answer where "café" is."""
     if text.isascii():

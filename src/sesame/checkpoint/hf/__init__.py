@@ -42,6 +42,8 @@ from sesame.checkpoint.hf import (
     xlm,
     xlnet,
 )
+from sesame.data.tables import listed
+from sesame.errors import SesameError
 from sesame.objectives.decoder_head import DecoderHead
 
 FAMILIES: dict[str, ModuleType] = {
@@ -76,6 +78,13 @@ ALIASES: dict[str, tuple[str, str, str]] = {  # how those types that have names 
     "t5": ("d_model", "num_heads", "num_layers"),
     **dict.fromkeys(("bart", "mbart", "marian", "pegasus"), ("d_model", "encoder_attention_heads", "encoder_layers")),
 }
+WHOLE = listed(  # keys of whole numbers, of all families
+    """vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings type_vocab_size
+    embedding_size dim hidden_dim n_layers n_heads emb_dim n_words n_langs d_model n_head n_layer d_inner mem_len reuse_len
+    clamp_len n_token n_embd n_inner n_positions num_heads num_layers num_decoder_layers d_ff d_kv encoder_layers
+    decoder_layers encoder_attention_heads decoder_attention_heads encoder_ffn_dim decoder_ffn_dim local_attention
+    sliding_window global_attn_every_n_layers relative_attention_num_buckets relative_attention_max_distance"""
+)
 SAYINGS = ("hidden_size", "num_attention_heads", "num_hidden_layers")
 
 
@@ -83,6 +92,17 @@ def native(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """config.json with a type's own names. transformers takes BERT's for them, and where a file has both, BERT's decide."""
     own = dict(zip(SAYINGS, ALIASES.get(kind, ()), strict=False))
     return {**found, **{own[key]: found[key] for key in own if found.get(key) is not None}}
+
+
+def check_whole(found: Mapping[str, Any], place: str) -> None:
+    """Refuse 4.7 heads: cut to 4 they would open, and compute something else."""
+    for key in WHOLE:
+        try:
+            whole = float(found.get(key, 0)).is_integer()
+        except (TypeError, ValueError):
+            continue  # is no number, of which whoever reads it complains
+        if not whole:
+            raise SesameError(f"{place}: {key} = {found[key]!r} is not a whole number; copy the file again")
 
 
 def find_family(
