@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sesame.data import tables
+from sesame.data import csv_rows
 from sesame.data.tables import read_table
 from sesame.errors import SesameError
 
@@ -184,7 +184,7 @@ def test_a_quote_that_swallows_characters(tmp_path: Path) -> None:
 
 
 def test_a_cell_may_run_over_many_lines(tmp_path: Path) -> None:
-    long = "line\n" * (tables.CELL_LINES - 1) + "end"
+    long = "line\n" * (csv_rows.CELL_LINES - 1) + "end"
     table = read_table(write(tmp_path / "a.csv", f'text,label\n"{long}","{long}"\nb,y\n'))
     assert table.rows[0][1] == {"text": long, "label": long}
     fails(write(tmp_path / "b.csv", f'text,label\n"x","line\n{long}"\n'), "b.csv:2:")

@@ -23,7 +23,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from sesame.data.examples import Example
-from sesame.data.tables import whole_lines
+from sesame.data.streams import whole_lines
 from sesame.errors import SesameError
 
 _TAG = re.compile(r"([BIESLU])-(.+)")

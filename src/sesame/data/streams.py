@@ -21,6 +21,7 @@ from sesame.errors import SesameError
 
 PACKED = (".gz", ".xz", ".zst", ".bz2")
 BLOCK = 1 << 20
+LONGEST_LINE = 1 << 28  # of a table
 _LONE = re.compile("\r(?!\n)")  # the decoder never parts "\r\n"
 _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\v\f\r\x1b")
 
@@ -56,6 +57,14 @@ def lines(
     last = "".join(held)
     if last:
         yield number, last, True
+
+
+def whole_lines(path: Path, returns: bool = False) -> Iterator[tuple[int, str]]:
+    """The lines of a table, each with a row on it."""
+    for number, line, whole in lines(path, LONGEST_LINE, returns=returns):
+        if not whole:
+            raise SesameError(f"{path}:{number}: the line is too long; put each row on a line of its own")
+        yield number, line
 
 
 def text_blocks(path: Path, progress: Progress | None = None, returns: bool = False) -> Iterator[str]:

@@ -3,33 +3,23 @@
 A row is a dict by column name, with the number of the line on which it starts (for parquet the row).
 
 What is unusual:
-- a CSV cell in quotes may run over lines, so one stray quote can swallow the rest of a file. A cell that runs over more
-  than 2,000 lines or a million characters is an error that names the line where it *started*, and so is text behind a closing
-  quote, which other readers glue together in silence;
-- in TSV a quote is a plain character, as in the files of GLUE;
-- a CSV may begin with Excel's own "sep=;", which names the separator and is no row;
+- in TSV a quote is a plain character, as in the files of GLUE; what a CSV may do is in `csv_rows.py`;
 - a CSV or TSV whose first row names nothing known may have no header: its columns are then called "1", "2" ...
 """
 
-import csv
 import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from sesame.data.streams import PACKED, lines
+from sesame.data.csv_rows import csv_rows
+from sesame.data.streams import PACKED, whole_lines
 from sesame.errors import SesameError
 
 TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet")
-CELL_LINES = 2_000  # more than any letter
-CELL_CHARACTERS = 1_000_000
-_LONGEST_LINE = 1 << 28
-_SAMPLE = 50  # lines that the delimiter is guessed from
-_EXCEL = re.compile(r'"?sep=([,;|\t])"?', re.IGNORECASE)
 
 
 def listed(names: str) -> list[str]:
@@ -114,20 +104,13 @@ def read_table(path: Path, given: Collection[str] = ()) -> Table:
     raise SesameError(f"{path}: the name does not tell the format; call it {' '.join(TABLES)}, packed or not")
 
 
-def whole_lines(path: Path, returns: bool = False) -> Iterator[tuple[int, str]]:
-    for number, line, whole in lines(path, _LONGEST_LINE, returns=returns):
-        if not whole:
-            raise SesameError(f"{path}:{number}: the line is too long; put each row on a line of its own")
-        yield number, line
-
-
 # ---- CSV and TSV ----------------------------------------------------------------------------------------------------
 
 
 def _read_cells(path: Path, given: Collection[str]) -> Table:
     names = _NAMES | _OTHER_NAMES | {fold(name) for name in given}
     if inner_suffix(path) == ".csv":
-        found = _csv_rows(path, names)
+        found = csv_rows(path, lambda cell: fold(cell) in names)
     else:
         found = ((number, line.split("\t")) for number, line in whole_lines(path))
     rows = _without_blank_lines(found)
@@ -203,116 +186,6 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _csv_rows(path: Path, names: Collection[str]) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # the module's own 128 KiB cut a long text short
-    source = whole_lines(path, returns=True)  # places in a cell count its line breaks as they are written
-    sample = list(islice(source, _SAMPLE))
-    told = _told_delimiter(sample[0][1].rstrip("\r") if sample else "")
-    sample = sample[1:] if told else sample
-    feed = _Feed(path, chain(sample, source), told or _delimiter([line + "\n" for _, line in sample], names))
-    reader = csv.reader(feed, delimiter=feed.delimiter, skipinitialspace=True, strict=True)
-    while True:
-        feed.row_line = feed.cell_line = 0
-        try:
-            cells = next(reader, None)
-        except csv.Error:
-            raise _bad_cell(path, feed) from None
-        if cells is None:
-            return
-        yield feed.row_line, cells
-
-
-def _bad_cell(path: Path, feed: "_Feed") -> SesameError:
-    place = f"{path}:{feed.cell_line or feed.row_line}"
-    return SesameError(
-        f"{place}: text follows the closing quote of a cell (line {feed.number}); write each quote inside of a quoted "
-        "cell twice, or save the table as TSV or JSON lines"
-    )
-
-
-def _told_delimiter(line: str) -> str | None:
-    """The separator that a first line "sep=;" names, as Excel reads and spreadsheets' exports write it."""
-    found = _EXCEL.fullmatch(line)
-    return found[1] if found else None
-
-
-def _delimiter(sample: list[str], names: Collection[str]) -> str:
-    """The separator under which the first row holds most known names and most rows are as wide as the first."""
-
-    def fitness(delimiter: str) -> tuple[int, float]:
-        try:
-            rows = [row for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True) if row]
-        except csv.Error:
-            return 0, 0.0
-        if not rows or len(rows[0]) < 2:
-            return 0, 0.0
-        known = sum(fold(cell) in names for cell in rows[0])
-        return known, sum(len(row) == len(rows[0]) for row in rows) / len(rows)
-
-    return max(",;\t|", key=fitness)  # the first of equals
-
-
-class _Feed(Iterator[str]):
-    """Hands lines to the csv module and watches that no quote swallows them.
-
-    The module asks for a line in the middle of a row only if a quote is open; then the lines it already has are followed to
-    know where that quote is.
-    """
-
-    def __init__(self, path: Path, source: Iterator[tuple[int, str]], delimiter: str) -> None:
-        self.path, self.source, self.delimiter = path, source, delimiter
-        self.row_line = 0  # where the row starts; 0 between rows
-        self.cell_line = 0  # where the open cell starts; 0 outside of quotes
-        self.cell_size = self.number = 0
-        self.line = ""
-
-    def __next__(self) -> str:
-        if self.row_line:
-            self._follow()
-            if self.number - self.cell_line + 1 >= CELL_LINES or self.cell_size > CELL_CHARACTERS:
-                raise self._swallowed(f"runs on over line {self.number}")
-        item = next(self.source, None)
-        if item is None:
-            if self.row_line:
-                raise self._swallowed("is never closed")
-            raise StopIteration
-        self.number, self.line = item
-        self.row_line = self.row_line or self.number
-        return self.line + "\n"
-
-    def _follow(self) -> None:
-        """Move over the last line that was handed out, by the rules of CSV."""
-        at, line = 0, self.line
-        self.cell_size += len(line) + 1
-        while True:
-            if self.cell_line:
-                at = line.find('"', at) + 1
-                if not at:
-                    return
-                if line.startswith('"', at):  # two quotes stand for one
-                    at += 1
-                    continue
-                self.cell_line = 0
-                at = line.find(self.delimiter, at) + 1
-                if not at:
-                    return
-            while line.startswith(" ", at):
-                at += 1
-            if line.startswith('"', at):
-                self.cell_line, self.cell_size = self.number, len(line) - at
-                at += 1
-            else:
-                at = line.find(self.delimiter, at) + 1
-                if not at:
-                    return
-
-    def _swallowed(self, what: str) -> SesameError:
-        return SesameError(
-            f"{self.path}:{self.cell_line}: a quote that opens here {what}; remove the quote or write it twice inside of "
-            "a quoted cell, or save the table as TSV or JSON lines"
-        )
 
 
 # ---- JSON lines and Parquet -----------------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from sesame.data.tables import inner_suffix, whole_lines
+from sesame.data.streams import whole_lines
+from sesame.data.tables import inner_suffix
 from sesame.errors import SesameError
 
 TRACE = "-NONE-"

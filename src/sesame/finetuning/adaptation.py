@@ -17,7 +17,8 @@ from sesame.backbones import LSTM, Encoder, XLNet
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.data.examples import Example
 from sesame.data.readers import read_documents
-from sesame.data.tables import TABLES, TEXTS, fold, inner_suffix, read_table, whole_lines
+from sesame.data.streams import whole_lines
+from sesame.data.tables import TABLES, TEXTS, fold, inner_suffix, read_table
 from sesame.errors import SesameError
 from sesame.files import whole_file
 from sesame.pretraining.run import pretrain

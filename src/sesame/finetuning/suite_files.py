@@ -13,7 +13,8 @@ from itertools import islice
 from pathlib import Path
 
 from sesame.config import unknown
-from sesame.data.tables import TABLES, fold, inner_suffix, whole_lines
+from sesame.data.streams import whole_lines
+from sesame.data.tables import TABLES, fold, inner_suffix
 from sesame.errors import SesameError
 
 
