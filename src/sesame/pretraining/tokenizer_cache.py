@@ -5,9 +5,11 @@ The key holds each file's path, size and time of change, and the settings; a cha
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from sesame.data.build import alone
 from sesame.data.cache import cache_folder
 from sesame.data.vocabulary import tokenizer_from
 from sesame.files import whole_folder
@@ -19,8 +21,15 @@ def cached_tokenizer(files: list[Path], field: str, wanted: TokenizerConfig) -> 
     stats = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     named = json.dumps([stats, field, asdict(wanted)])
     folder = cache_folder() / f"tokenizer-{hashlib.blake2b(named.encode(), digest_size=12).hexdigest()}"
+    return kept_tokenizer(folder, lambda: tokenizer_from(files, field, **asdict(wanted)))
+
+
+def kept_tokenizer(folder: Path, train: Callable[[], Tokenizer]) -> Tokenizer:
+    """The tokenizer of this folder, trained if it is not there; of several runs that begin together one trains it."""
     if not (folder / "tokenizer.json").is_file():
-        made = tokenizer_from(files, field, **asdict(wanted))
-        with whole_folder(folder) as aside:
-            made.save(aside)
+        with alone(folder):
+            if not (folder / "tokenizer.json").is_file():
+                made = train()
+                with whole_folder(folder) as aside:
+                    made.save(aside)
     return Tokenizer.load(folder)
