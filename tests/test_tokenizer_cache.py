@@ -1,34 +1,51 @@
-"""A tokenizer for a text is made once, also where two runs want it at the same moment."""
+"""A tokenizer that several runs want at once is trained by one of them, and a killed one leaves nothing behind."""
 
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
-from typing import Any
 
 import pytest
 
-from sesame.data.vocabulary import tokenizer_from
-from sesame.pretraining import tokenizer_cache
-from sesame.recipe import TokenizerConfig
+from sesame.pretraining.tokenizer_cache import kept_tokenizer
+from sesame.text import Tokenizer
+from sesame.text.train import train_tokenizer
 
 
-def test_two_at_once_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text, made, both = tmp_path / "text.txt", [], Barrier(2)
-    text.write_text("the dog sees the cat\n" * 20)
-    monkeypatch.setenv("SESAME_CACHE", str(tmp_path / "cache"))
+def made() -> Tokenizer:
+    return train_tokenizer(["one two three four five six seven"] * 3, "wordpiece", 70)
 
-    def slowly(*given: Any, **wanted: Any) -> Any:
-        made.append(given)
-        time.sleep(0.3)
-        return tokenizer_from(*given, **wanted)
 
-    def ask(_: int) -> str:
-        both.wait()
-        return tokenizer_cache.cached_tokenizer([text], "text", TokenizerConfig(kind="bpe", size=300)).fingerprint()
+def test_runs_that_begin_together_train_it_once(tmp_path: Path) -> None:
+    folder, trained, found = tmp_path / "tokenizer-x", [], []
 
-    monkeypatch.setattr(tokenizer_cache, "tokenizer_from", slowly)
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(ask, range(2))
-    assert first == second
-    assert len(made) == 1
+    def train() -> Tokenizer:
+        trained.append(1)
+        time.sleep(0.1)  # the others come meanwhile
+        return made()
+
+    runs = [threading.Thread(target=lambda: found.append(kept_tokenizer(folder, train))) for _ in range(3)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert trained == [1]
+    assert {tokenizer.fingerprint() for tokenizer in found} == {made().fingerprint()}
+    assert len(found) == 3
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / ".tokenizer-x.12345.part"
+    left.mkdir()
+    (left / "tokenizer.json").write_text("{")
+    kept_tokenizer(tmp_path / "tokenizer-x", made)
+    assert not left.exists()
+
+
+def test_what_went_wrong_while_training_keeps_its_own_words(tmp_path: Path) -> None:
+    """An unreadable text is no fault of the cache's place."""
+
+    def train() -> Tokenizer:
+        raise PermissionError(13, "Permission denied", "notes.txt")
+
+    with pytest.raises(PermissionError, match=r"notes\.txt"):
+        kept_tokenizer(tmp_path / "tokenizer-x", train)

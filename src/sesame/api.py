@@ -57,6 +57,10 @@ class Loaded:
     graphs: dict[Precision, OnnxEngines] = field(default_factory=dict)
     agreed: set[str] = field(default_factory=set)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, or a copy: packed weights cannot travel, and are made again there."""
+        return {**self.__dict__, "fast": {}, "speaker": None}
+
     @property
     def tokenizer(self) -> Tokenizer:
         if self.parts.tokenizer is None:

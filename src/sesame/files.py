@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import IO, Any
 
@@ -62,7 +63,7 @@ def _rust_errno(error: SafetensorError) -> int | None:
 
 # ---- written aside --------------------------------------------------------------------------------------------------
 
-_ASIDE = re.compile(r"\.(?P<name>.+)\.\d+\.(?P<kind>part|old)")
+_ASIDE = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<kind>part|old)")
 
 
 _half_written: set[Path] = set()  # by this process, now
@@ -105,6 +106,28 @@ def tidy(folder: Path) -> None:
             left.unlink()
 
 
+def sweep(target: Path) -> None:
+    """Remove what killed processes left half-written of `target`; those that live are at work on it."""
+    for left in target.parent.glob(f".{escape(target.name)}.*.part"):
+        found = _ASIDE.fullmatch(left.name)
+        if found is None or found["name"] != target.name or _lives(int(found["process"])):
+            continue
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):  # somebody else's; no number of a process
+        return True
+    return True
+
+
 def sync(path: Path) -> None:
     """Flush a file or a folder to the disk."""
     handle = os.open(path, os.O_RDONLY)
@@ -120,6 +143,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
     aside = _aside(target)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
+        sweep(target)
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         _half_written.add(aside)

@@ -94,6 +94,14 @@ def test_a_file_without_a_type_is_bert_only_if_it_looks_so(named: bool, tmp_path
         load_parts(tmp_path)
 
 
+def test_a_folder_for_ctranslate2_is_told_as_such(tmp_path: Path) -> None:
+    """Its config.json names no type either; a type would not make it one of ours."""
+    (tmp_path / "config.json").write_text('{"bos_token": "[BOS]"}')
+    (tmp_path / "model.bin").write_bytes(b"")
+    with pytest.raises(SesameError, match="for CTranslate2, which Sesame writes but does not read"):
+        load_parts(tmp_path)
+
+
 @pytest.mark.parametrize("case", WRONG)
 def test_sizes_that_cannot_be_name_their_file(case: str, tmp_path: Path) -> None:
     kind, more, message = WRONG[case]

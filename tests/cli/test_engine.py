@@ -1,6 +1,8 @@
 """`--engine onnx`: the same answers through ONNX Runtime, from a model folder and from an exported one."""
 
+import copy
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +74,13 @@ def test_bad_wishes(cli: Cli, models: Path, tmp_path: Path) -> None:
     cli("convert", models / "taught", "--to", "onnx", "--task", "topic", "--out", tmp_path / "out").fine()
     cli("predict", tmp_path / "out", "w1").refused("--engine onnx")
     cli("embed", tmp_path / "out", "w1", "--engine", "onnx").refused("topic", "export")
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+def test_a_model_that_has_answered_still_goes_to_another_process(models: Path, engine: str) -> None:
+    """Packed weights and sessions cannot be pickled: a fresh model travelled, a used one was a NotImplementedError."""
+    model = sesame.load(models / "taught", "cpu", engine)
+    answers = model.predict(TEXTS, "topic")
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert other.predict(TEXTS, "topic") == answers
+    assert model.predict(TEXTS, "topic") == answers

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sesame.backbones import LSTMConfig, build_backbone
+from sesame.backbones import BiLM, BiLMConfig, LSTMConfig, build_backbone
 from sesame.checkpoint.folder import Parts
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
@@ -61,5 +61,9 @@ def test_models_without_attention_and_long_texts_are_told() -> None:
     plain = build_backbone(LSTMConfig(len(tokenizer), width=8, depth=1))
     with pytest.raises(SesameError, match="without attention"):
         look(Parts(plain, tokenizer=tokenizer), TEXT)
+    spelled = BiLM(BiLMConfig(len(tokenizer), width=8, depth=1, letter_width=5, filters=((1, 3), (3, 4))))
+    spelled.spell(tokenizer)
+    with pytest.raises(SesameError, match="without attention"):  # nor has it a token table
+        look(Parts(spelled, tokenizer=tokenizer), TEXT)
     with pytest.raises(SesameError, match="42 tokens, the model takes 32"):
         look(toy("post"), " ".join(["ba"] * 40))

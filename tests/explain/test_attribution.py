@@ -44,8 +44,18 @@ def test_contributions_sum_to_the_difference_of_scores(kind: str, task: str, see
 def test_masks_next_tokens_and_answers_too(kind: str, seed: int) -> None:
     text = "ba de [MASK] go ku" if kind in ("post", "rotary") else "ba de go ku"
     parts = toy(kind, seed)
-    found = attribute(ask(parts, text, wish=Wish("fa")), MASK, "[MASK]")
+    question = ask(parts, text, wish=Wish("fa"))
+    found = attribute(question, MASK, "[MASK]")
+    assert found.score == pytest.approx(question.now()), "the source's vectors stand where the source is read"
     assert abs(found.score - found.base) > 1e-4
+    assert sum(found.values) == pytest.approx(found.score - found.base, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
+def test_an_answer_longer_than_its_source(kind: str) -> None:
+    question = ask(toy(kind), "ba", wish=Wish("fa go ku de fa go ku de"))
+    found = attribute(question, MASK)
+    assert found.score == pytest.approx(question.now())
     assert sum(found.values) == pytest.approx(found.score - found.base, rel=0.01)
 
 

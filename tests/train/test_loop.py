@@ -1,5 +1,6 @@
 """The loop: accumulation equals the big batch, broken batches are left out, nothing depends on how a run was cut up."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.model import Model
 from sesame.objectives.pair import NextSentenceConfig
 from sesame.train.guard import Guard
-from sesame.train.loop import Clock, Hooks, Window, fit, take_step
+from sesame.train.loop import Clock, Hooks, Window, _Stop, fit, take_step
 from sesame.train.optim import OptimConfig, build_optimizer
 from sesame.train.precision import Machine
 from sesame.train.schedule import DECAYS, Schedule
@@ -237,3 +238,29 @@ def test_static_masks_return_after_so_many_epochs(packer: Packer) -> None:
     assert seen(fixed, 0) == seen(fixed, 10)
     assert seen(fixed, 0) != seen(fixed, 1)
     assert seen(fresh, 0) != seen(fresh, 10)
+
+
+def press_twice() -> None:
+    with _Stop() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.asked == "SIGINT"
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_second_ctrl_c_is_left_to_whoever_had_it_before() -> None:
+    """The command's handler says that it stops and removes what is half-written; Python's raises."""
+    heard: list[int] = []
+
+    def leave(number: int, frame: object) -> None:
+        heard.append(number)
+        raise SystemExit(130)
+
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        with pytest.raises(SystemExit):
+            press_twice()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT]
+    with pytest.raises(KeyboardInterrupt):
+        press_twice()

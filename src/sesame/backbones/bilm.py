@@ -114,7 +114,10 @@ class BiLM(Backbone):
 
     def token_table(self) -> Tensor:
         if self.tokens is None:
-            raise SesameError('this model reads letters and has no token table; set backbone.reads = "tokens"')
+            raise SesameError(
+                "this model reads letters and has no token table; take a model that reads tokens, such as one that was "
+                'pre-trained with backbone.reads = "tokens"'
+            )
         return self.tokens.weight
 
     def spell(self, tokenizer: Tokenizer) -> None:

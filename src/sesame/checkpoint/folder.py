@@ -239,6 +239,11 @@ def _old_model_type(found: Mapping[str, Any], folder: Path) -> str:
     bert = name.startswith("Bert") and found.get("type_vocab_size") != 1
     if bert and {"hidden_size", "num_hidden_layers", "type_vocab_size"} <= set(found):
         return "bert"
+    if (folder / "model.bin").is_file():
+        raise SesameError(
+            f"{folder}: holds a model for CTranslate2, which Sesame writes but does not read; open it with "
+            "ctranslate2.Translator, or name the model that it was made of"
+        )
     raise SesameError(f'{folder / "config.json"}: names no model_type; add one, such as "model_type": "bert"')
 
 

@@ -141,7 +141,7 @@ def _heads(wanted: Wanted, parts: "Parts") -> None:
             task = _task(wanted, parts)
             if task is None:
                 raise SesameError(
-                    f"{wanted.model}: was taught no task to measure on rows; give a text with [MASK] instead"
+                    f"{wanted.model}: was taught no task to measure on rows; teach it one, or give a text instead of --data"
                 )
             found = ablate_on(parts, task, _rows(wanted, task.config.kind), shown)
         else:

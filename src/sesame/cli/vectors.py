@@ -58,8 +58,9 @@ def _write_binary(model: object, out: Path) -> None:
 
     from gensim.models.fasttext import save_facebook_model
 
-    from sesame.files import whole_file
+    from sesame.files import sweep, whole_file
 
+    sweep(out)
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "made.bin"
         save_facebook_model(model, str(made))

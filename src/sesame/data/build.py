@@ -243,9 +243,10 @@ class _Writer:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Let one process at a time build `folder`; what a killed one left of it is removed."""
-    with disk_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+    with ExitStack() as stack:
+        with disk_errors(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context((folder.parent / f".{folder.name}.lock").open("w"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -253,7 +254,7 @@ def alone(folder: Path) -> Iterator[None]:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             for left in folder.parent.glob(f".{folder.name}.*.part"):
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
-            yield
+        yield
 
 
 def _key(files: list[Path], kinds: Sequence[str], tokenizer: Tokenizer, field: str, cache: Path) -> str:

@@ -21,7 +21,7 @@ from sesame.data.letter_grams import Subwords
 from sesame.data.streams import PACKED, byte_blocks, lines
 from sesame.data.vectors import Matrix, Vectors
 from sesame.errors import SesameError
-from sesame.files import whole_file
+from sesame.files import sweep, whole_file
 from sesame.progress import bar, say
 
 CHUNK = 8192  # vectors
@@ -59,6 +59,7 @@ def write_vectors(vectors: Vectors, path: str | Path) -> None:
             raise SesameError(
                 f"{path}: the word {word!r} cannot be written on a line; leave out words of spaces and line ends"
             )
+    sweep(path)
     with whole_file(path) as handle, bar(f"write {path.name}", len(vectors.words), "words") as shown:
         handle.write(f"{len(vectors.words)} {vectors.width}\n".encode())
         for word, row in zip(vectors.words, vectors.matrix, strict=True):

@@ -70,7 +70,7 @@ def read(parts: Parts, text: str, pair: str | None) -> tuple[list[str], Batch]:
     last = max(backbone.segment_kinds, 1) - 1
     segments = torch.tensor([[min(segment, last) for segment in encoding.segments]])
     batch = Batch(torch.tensor([encoding.ids]), torch.tensor([size]), segments=segments if last else None, full=True)
-    return shown(tokenizer, encoding.ids), batch.to(backbone.token_table().device)
+    return shown(tokenizer, encoding.ids), batch.to(next(backbone.parameters()).device)  # some have no token table
 
 
 def _of_both(parts: Parts, text: str, answer: str | None, beams: int) -> list[Maps]:

@@ -130,20 +130,25 @@ def _places(question: Question, ids: Tensor) -> tuple[Tensor, Tensor]:
 
 def _score(question: Question, table: nn.Embedding, vectors: Tensor) -> Tensor:
     """The score of n inputs given as vectors. Shape: (n, W, L, E) -> (n,)."""
-    with _reading(table, vectors.flatten(0, 1), isinstance(question.backbone, Decoded)) as used:
-        found = question.score(question.copies(len(vectors)))
+    batch = question.copies(len(vectors))
+    with _reading(table, vectors.flatten(0, 1), batch.outputs, isinstance(question.backbone, Decoded)) as used:
+        found = question.score(batch)
     if not used:
         raise SesameError("this model does not read its tokens from its table, so they have no vectors to follow")
     return found
 
 
 @contextmanager
-def _reading(table: nn.Embedding, vectors: Tensor, again: bool = False) -> Iterator[list[bool]]:
-    """The table's first answer is `vectors`; a decoder's tokens, which come second, keep their own, unless it reads the same
-    text `again`, one place behind."""
+def _reading(
+    table: nn.Embedding, vectors: Tensor, outputs: Tensor | None = None, again: bool = False
+) -> Iterator[list[bool]]:
+    """The table's answer to the source is `vectors`; a decoder's tokens keep their own, unless it reads the same text
+    `again`, one place behind. The source comes first, but for recurrent models, which look up `outputs` before it."""
     used: list[bool] = []
 
     def instead(module: nn.Module, given: tuple[Tensor, ...], found: Tensor) -> Tensor | None:
+        if given[0] is outputs:
+            return None
         if used:
             return torch.cat([found[:, :1], vectors[:, :-1]], 1) if again else None
         used.append(True)

@@ -20,7 +20,7 @@ from sesame.data.pack import Part, hold_out
 from sesame.data.parallel import check_languages, named_fields, read_pairs
 from sesame.data.readers import corpus_files, read_documents
 from sesame.errors import SesameError
-from sesame.files import whole_folder
+from sesame.pretraining.tokenizer_cache import kept_tokenizer
 from sesame.pretraining.wishes import Wishes, languages_of
 from sesame.progress import say
 from sesame.recipe import Recipe
@@ -138,14 +138,14 @@ def mixed_tokenizer(wishes: Wishes, recipe: Recipe) -> Tokenizer:
     ]
     named = json.dumps([stats, wishes.field, asdict(wanted), exponent])
     folder = cache_folder() / f"tokenizer-{hashlib.blake2b(named.encode(), digest_size=12).hexdigest()}"
-    if not (folder / "tokenizer.json").is_file():
+
+    def train() -> Tokenizer:
         chosen = _balanced(texts, pairs, wishes.field, SAMPLE[wanted.kind], exponent)
-        made = train_tokenizer(
+        return train_tokenizer(
             chosen, wanted.kind, wanted.size, lowercase=wanted.lowercase, strip_accents=wanted.strip_accents
         )
-        with whole_folder(folder) as aside:
-            made.save(aside)
-    return Tokenizer.load(folder)
+
+    return kept_tokenizer(folder, train)
 
 
 def _balanced(

@@ -1,11 +1,11 @@
 """A tokenizer for a text, trained once: beside the token stores, under a name that says what it was made of.
 
-The key holds each file's path, size and time of change, and the settings; a changed file gives a new key. When two processes
-want the same tokenizer at once, one makes it and the other waits, as for stores.
+The key holds each file's path, size and time of change, and the settings; a changed file gives a new key.
 """
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,11 +21,15 @@ def cached_tokenizer(files: list[Path], field: str, wanted: TokenizerConfig) -> 
     stats = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     named = json.dumps([stats, field, asdict(wanted)])
     folder = cache_folder() / f"tokenizer-{hashlib.blake2b(named.encode(), digest_size=12).hexdigest()}"
-    made = folder / "tokenizer.json"
-    if not made.is_file():
+    return kept_tokenizer(folder, lambda: tokenizer_from(files, field, **asdict(wanted)))
+
+
+def kept_tokenizer(folder: Path, train: Callable[[], Tokenizer]) -> Tokenizer:
+    """The tokenizer of this folder, trained if it is not there; of several runs that begin together one trains it."""
+    if not (folder / "tokenizer.json").is_file():
         with alone(folder):
-            if not made.is_file():
-                tokenizer = tokenizer_from(files, field, **asdict(wanted))
+            if not (folder / "tokenizer.json").is_file():
+                made = train()
                 with whole_folder(folder) as aside:
-                    tokenizer.save(aside)
+                    made.save(aside)
     return Tokenizer.load(folder)

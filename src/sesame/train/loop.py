@@ -292,6 +292,9 @@ class _Stop:
 
     def _ask(self, number: int, frame: Any) -> None:
         if self.asked and number == signal.SIGINT:
+            before = self.old.get(number)
+            if callable(before):  # the command's says so, and removes what is half-written
+                before(number, frame)
             raise KeyboardInterrupt
         self.asked = signal.Signals(number).name
 

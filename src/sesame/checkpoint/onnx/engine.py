@@ -168,6 +168,10 @@ class OnnxEngines:
         self.parts = read_exported(self.folder)[0] if exported(folder) else load_parts(folder)
         self._open: dict[tuple[str | None, ...], OnnxEngine] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: sessions cannot travel, and are opened again there."""
+        return {**self.__dict__, "_open": {}}
+
     def get(self, task: str | None = None, layers: str | None = None, pooling: str | None = None) -> OnnxEngine:
         key = (task, layers, pooling)
         if key not in self._open:

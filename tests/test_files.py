@@ -1,0 +1,44 @@
+"""Folders that are written beside their place: what killed processes left of one goes when it is written again."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from sesame.files import sweep, whole_folder
+
+
+def dead_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_what_a_killed_process_left_goes_with_the_next_try(tmp_path: Path) -> None:
+    """`sesame convert --out DIR`, killed: a hidden copy of the model stayed beside DIR for good."""
+    dead = dead_process()
+    left = tmp_path / f".model[1].{dead}.part"
+    left.mkdir()
+    (left / "model.safetensors").write_bytes(b"half")
+    others = [
+        tmp_path / f".model[1].{os.getppid()}.part",
+        tmp_path / f".other.{dead}.part",
+        tmp_path / ".model[1].part",
+    ]
+    for other in others:
+        other.mkdir()
+    with whole_folder(tmp_path / "model[1]") as folder:
+        (folder / "config.json").write_text("{}")
+    assert not left.exists()
+    assert all(other.exists() for other in others), "of a living process, of another folder, of somebody else"
+    assert [file.name for file in (tmp_path / "model[1]").iterdir()] == ["config.json"]
+
+
+def test_files_are_swept_too(tmp_path: Path) -> None:
+    left = tmp_path / f".vectors.txt.{dead_process()}.part"
+    left.write_text("half")
+    (tmp_path / ".vectors.txt.99999999999999999999999.part").write_text("no number of a process")
+    sweep(tmp_path / "vectors.txt")
+    assert not left.exists()
+    assert len(list(tmp_path.iterdir())) == 1
+    sweep(tmp_path / "nowhere" / "vectors.txt")
