@@ -5,7 +5,8 @@
 
 CORPORA holds ptb/ptb.{train,valid,test}.txt and wikitext-2/wiki.{train,valid,test}.tokens as they are published. As
 everywhere, the end of each line is a word (<eos>) that counts, and the vocabulary is that of the training text: no word is
-cut. The texts are small and read many times, so dropout is back, which a budget else takes away. Models without memory are
+cut. The texts are small and read many times, so dropout is back, which a budget else takes away, and the model that counts is
+that of the lowest loss on the validation part (`evaluation.best`). Models without memory are
 read in windows that overlap by half; Transformer-XL is read in parts twice, with its memory and without; AWD-LSTM's state
 goes on from word to word. ELMo has two perplexities: of each word given those before it in its row, and given those behind
 it. The seconds are of training, compilation not counted; AWD-LSTM has five times as many. What a trial reached is kept in
@@ -30,7 +31,7 @@ CORPORA = {  # its files, and its words with room for bytes and marks
     "ptb": ("ptb/ptb.{}.txt", 10_300),
     "wikitext-2": ("wikitext-2/wiki.{}.tokens", 33_600),
 }
-WORDS = ("tokenizer.kind=spaced", "tokenizer.lowercase=false")
+WORDS = ("tokenizer.kind=spaced", "tokenizer.lowercase=false", "evaluation.best=true")
 MORE = ("backbone.dropout=0.3", "backbone.attention_dropout=0.1", *WORDS)
 
 
@@ -123,9 +124,11 @@ def read_through(parts: Any, files: dict[str, Path], device: Any) -> dict[str, d
 
 
 def both_ways(lines: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """ELMo's two, of the validation text that the run looked at."""
-    last = [line["held_out"] for line in lines if "held_out" in line][-1]
-    return {way: {"valid": math.exp(last[way])} for way in ("forward", "backward")}
+    """ELMo's two, of the validation text that the run looked at, when they were best."""
+    ways = ("forward", "backward")
+    looks = [line["held_out"] for line in lines if "held_out" in line]
+    best = min(looks, key=lambda look: sum(look[way] for way in ways))
+    return {way: {"valid": math.exp(best[way])} for way in ways}
 
 
 def compare(given: argparse.Namespace) -> None:

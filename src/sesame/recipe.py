@@ -86,6 +86,7 @@ class Languages:
 class Evaluation:
     every: float = 0.05  # share of the run between two looks at the held-out text
     tokens: int = 0  # how much held-out text a look takes; 0: what the device does in a moment
+    best: bool = False  # the finished model is that of the look with the lowest loss, not the last one
 
     def __post_init__(self) -> None:
         if not self.every > 0 or self.tokens < 0:

@@ -51,6 +51,7 @@ class Run:
         self.metrics = folder / "metrics.jsonl"
         self.final = folder / "final"
         self.keep = KEEP
+        self.keep_best = False  # also the checkpoint of the best look
 
     @classmethod
     @contextmanager
@@ -128,7 +129,7 @@ class Run:
 
         `beside`: other encoders that are trained along, each in a folder of its name within.
         """
-        target = self.folder / "checkpoints" / f"step-{state.step}"
+        target = self.at(state.step)
         sharded = is_sharded(model)
         with ExitStack() as stack:
             aside = stack.enter_context(whole_folder(target)) if self.world.first else target
@@ -142,9 +143,15 @@ class Run:
                     save_file(_cpu(optimizer_tensors(model, optimizer)), aside / "train" / "optimizer.safetensors")
                 self._note(aside, state)
         if self.world.first:
+            best = self.at(int(state.best["step"])) if self.keep_best and state.best else None
             for old in self._checkpoints()[self.keep :]:
-                shutil.rmtree(old, ignore_errors=True)
+                if old != best:
+                    shutil.rmtree(old, ignore_errors=True)
         return target
+
+    def at(self, step: int) -> Path:
+        """The checkpoint of a step, whether it is there or not."""
+        return self.folder / "checkpoints" / f"step-{step}"
 
     def _note(self, folder: Path, state: State) -> None:
         """What belongs to every checkpoint: position, length of the log, sums of all files."""

@@ -21,7 +21,6 @@ import torch
 from sesame import chance
 from sesame.backbones import Backbone
 from sesame.checkpoint.cards import card
-from sesame.checkpoint.folder import load_parts
 from sesame.checkpoint.run import Run, in_shares
 from sesame.checkpoint.speech import answer_frame
 from sesame.data.batch import Batch
@@ -29,9 +28,11 @@ from sesame.data.loader import STAIRS
 from sesame.data.order import locate
 from sesame.data.unit_files import Units, hidden_whole, wanted_entities
 from sesame.errors import SesameError
+from sesame.files import read_json
 from sesame.nn.embeddings import Embeddings, lengthened
 from sesame.objectives import Term
 from sesame.objectives.model import Model
+from sesame.pretraining.best import check_measure, judge, passed_by
 from sesame.pretraining.examples import HELD_OUT, Examples
 from sesame.pretraining.mixture import Mixture, check_mixture, parts_of, text_files
 from sesame.pretraining.one_pass import PROBE, planned_steps, seconds_each
@@ -54,7 +55,7 @@ from sesame.train.precision import Machine, choose_machine
 from sesame.train.rehearsal import rehearse
 from sesame.train.replay import Replay
 from sesame.train.shadow import Shadow
-from sesame.train.shares import as_share, fold, not_shared, shard, wants_shards, whole
+from sesame.train.shares import as_share, fold, is_sharded, not_shared, shard, wants_shards, whole
 from sesame.train.state import State
 from sesame.train.step import paces
 
@@ -164,13 +165,7 @@ class _Job:
     def _place(self, checkpoint: Path | None) -> None:
         """Bring the model to its device, whole or in shares, as it was at the checkpoint."""
         if checkpoint is not None and not in_shares(checkpoint):
-            for folder, parts in self.written.parts().items():
-                ours = parts.state()
-                with torch.no_grad():
-                    for name, tensor in (
-                        load_parts(checkpoint / folder, tokenizer=False, more=parts.heads).state().items()
-                    ):
-                        ours[name].copy_(tensor)
+            self.written.take(checkpoint)
         sharded = wants_shards(self.wishes.parallel, self.model, self.machine, self.world)
         if sharded:
             if self.world.first:
@@ -185,6 +180,7 @@ class _Job:
             self.state = self.run.restore(checkpoint, self.model, self.optimizer)
             say(f"going on from step {self.state.step}")
         self.world.same_weights(not_shared(self.model))
+        self.run.keep_best = self.recipe.evaluation.best
         shapes_vary = any(stage.packing == "answers" for stage in self.recipe.stages.values())
         if sharded:
             self.call = self.model
@@ -199,6 +195,8 @@ class _Job:
         stages = list(self.recipe.stages.items())
         total = sum(stage.share for _, stage in stages)
         self.held_out = self.examples.held_out(stages[0][1])
+        if self.recipe.evaluation.best:
+            check_measure(self.recipe, bool(self.held_out), is_sharded(self.model))
         watched, settings = self.recipe.objectives.get("rtd"), (self.recipe.optimizer, self.recipe.schedule)
         self.health = None if watched is None else Health(watched, *settings, len(self.tokenizer))
         compiled = self.machine.device.type == "cuda" and self.wishes.compile is not False
@@ -221,8 +219,12 @@ class _Job:
                 self._stage(name, stage, self.clock, shown)
             self.optimizer.take_means()
             self._lengthen(stages)
-            figures = self._look(self.state)
-        self._finish(figures)
+            last_is_best = self._look(self.state)
+        if self.recipe.evaluation.best and not last_is_best:
+            self._bring_back(stages)
+        elif advice := passed_by(self.state, self.examples.train.tokens()):
+            say(advice)
+        self._finish()
 
     def _rehearse(self, stages: list[tuple[str, Stage]]) -> None:
         """All shapes of all stages once, as the first steps of a stage and of its stairs show them.
@@ -291,7 +293,8 @@ class _Job:
             return batches if self.health is None else self.health.frequencies.see(batches)
 
         def evaluate(state: State) -> None:
-            self._look(state)
+            if self._look(state) and self.recipe.evaluation.best:
+                self._save(state)
             self.next_look = clock.progress(state.step) + self.recipe.evaluation.every
 
         def skipped(state: State, step: int, why: str) -> None:
@@ -343,13 +346,14 @@ class _Job:
 
     # ---- between the steps -----------------------------------------------------------------------------------------
 
-    def _look(self, state: State) -> dict[str, float]:
+    def _look(self, state: State) -> bool:
         """The loss on held-out text: always the same examples with the same masks, at the first stage's length.
 
         Every rank looks at all of it: no slower than one looking while the others wait, and right for weights in shares.
+        Tells whether the loss is the lowest so far.
         """
         if not self.held_out:
-            return {}
+            return False
         began = time.monotonic()
         look = Look(self.model)
         state.held_out = held_out(self.model, look, self.held_out, self.machine) | look.figures()
@@ -357,7 +361,15 @@ class _Job:
         line = {"step": state.step, "seconds": round(state.elapsed, 2), "held_out": state.held_out}
         self._log(state, line, state.held_out, "held_out/")
         self._keep(began)
-        return state.held_out
+        return bool(self.world.agree([float(judge(look, state, self.recipe))])[0])
+
+    def _bring_back(self, stages: list[tuple[str, Stage]]) -> None:
+        """The weights of the best look, and where the run stood then."""
+        step = int(self.world.tell(f"{self.state.best['step']:.0f}"))
+        self.written.take(self.run.at(step))
+        ended, self.state = self.state, State.from_json(read_json(self.run.at(step) / "train" / "state.json"))
+        self._lengthen(stages[: self.state.stage + 1])
+        say(f"held-out loss was lowest at step {step:,} of {ended.step:,}; the finished model is that one")
 
     def _keep(self, began: float) -> None:
         """Keep as much time of the budget for the end as looking and saving were seen to take."""
@@ -377,14 +389,14 @@ class _Job:
         self.last_save = time.monotonic()
         self._keep(began)
 
-    def _finish(self, figures: dict[str, float]) -> None:
+    def _finish(self) -> None:
         if self.state.step and not self.state.tokens:
             raise SesameError(
                 "every batch had to be left out: the training diverges from the start; lower optimizer.rate"
             )
         parts = self.written.whole()
         self.run.save_final(parts.pop(""), self._card(self.state), parts)
-        say(ending(self.run.final, self.state, figures))
+        say(ending(self.run.final, self.state))
 
     def _card(self, state: State) -> str:
         return card(self.recipe.name, self.recipe.paper, self.run.identity, state)

@@ -55,8 +55,9 @@ def note(figures: dict[str, Any], state: State) -> str:
     return f"step {state.step} · loss {figures['loss']:.3f}{held} · {parts}{speed_note(figures)}"
 
 
-def ending(final: Path, state: State, figures: dict[str, float]) -> str:
-    """What was reached; `figures` are those of the held-out text."""
+def ending(final: Path, state: State) -> str:
+    """What was reached."""
+    figures = state.held_out
     shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
     sides = [f"{math.exp(figures[name]):.1f} {name}" for name in ("forward", "backward") if name in figures]  # ELMo
     shown += f"; perplexity {', '.join(sides)}" if sides else ""

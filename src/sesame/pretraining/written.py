@@ -6,11 +6,12 @@ are filled with the whole weights at the end.
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import torch
 from torch import nn
 
-from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.speech import Speech
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2Seq
@@ -39,6 +40,14 @@ class Written:
         first = Parts(self.model.backbone, heads, self.tokenizer, family=self.family, speech=self._speech())
         beside = self.model.objective.beside().items()
         return {"": first} | {name: Parts(encoder, more, self.tokenizer) for name, (encoder, more) in beside}
+
+    def take(self, checkpoint: Path) -> None:
+        """Weights from a checkpoint that holds the parts whole."""
+        for folder, parts in self.parts().items():
+            ours = parts.state()
+            with torch.no_grad():
+                for name, tensor in load_parts(checkpoint / folder, tokenizer=False, more=parts.heads).state().items():
+                    ours[name].copy_(tensor)
 
     def before_sharding(self) -> None:
         """On rank 0, as long as the parts are whole."""

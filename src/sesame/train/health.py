@@ -161,12 +161,14 @@ class Look:
 
     def __init__(self, call: Callable[[Batch], list[Term]]) -> None:
         self.call = call
+        self.weights: dict[str, float] = {}  # of the terms' losses
         self.shares: dict[str, Tensor] = {}
         self.ranked: dict[str, list[tuple[Tensor, Tensor]]] = {}
 
     def __call__(self, batch: Batch) -> list[Term]:
         terms = self.call(batch)
         for term in terms:
+            self.weights[term.name] = term.weight
             for name, share in term.figures.items():
                 self.shares[name] = self.shares.get(name, torch.zeros(2)) + share.float().cpu()
             if term.ranking is not None:

@@ -19,6 +19,8 @@ class State:
     skipped: list[int] = field(default_factory=list)  # steps whose batch was left out by the guard
     history: list[float] = field(default_factory=list)  # last losses, for the guard
     held_out: dict[str, float] = field(default_factory=dict)  # last evaluation
+    look: dict[str, float] = field(default_factory=dict)  # its step and its loss as a whole
+    best: dict[str, float] = field(default_factory=dict)  # the same of the look with the lowest loss
 
     def begin(self, stage: int) -> None:
         """A new stage: other rows, whose losses are no measure for each other."""
