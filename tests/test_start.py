@@ -10,7 +10,8 @@ from benchmarks.kill_resume import make_text
 import sesame
 from sesame.checkpoint.folder import load_parts
 from sesame.errors import SesameError
-from sesame.finetuning.adaptation import _recipe
+from sesame.finetuning.adaptation import _recipe, adaptable
+from sesame.finetuning.framing import open_start
 from sesame.pretraining.run import Wishes, pretrain
 from sesame.runs import find_runs
 from sesame.text import Tokenizer
@@ -92,6 +93,8 @@ def test_kinds_that_cannot_be_adapted_are_told(folder: Path) -> None:
     )
     with pytest.raises(SesameError, match="cannot be adapted"):
         _recipe(str(out))
+    assert not adaptable(open_start(str(out)))
+    assert adaptable(open_start(str(folder / "gpt2")))
 
 
 def test_a_decoder_goes_on_with_next_tokens(folder: Path) -> None:

@@ -5,10 +5,10 @@ import pytest
 from sesame.evaluate.results import advice, strongest
 
 
-def ending(metric: str, low: float, high: float, adapted: bool = False) -> str:
+def ending(metric: str, low: float, high: float, adapted: bool = False, adaptable: bool = True) -> str:
     versus = {"baseline": "tf-idf", "difference": (low + high) / 2, "low": low, "high": high}
     found = {metric: {"mean": 0.5, "std": None, "n": 1}}
-    data = {"rows": {"train": 2000}, "adapted": adapted}
+    data = {"rows": {"train": 2000}, "adapted": adapted, "adaptable": adaptable}
     return advice({"versus": versus, "data": data, "scores": {"test": found}}, "test", metric)
 
 
@@ -31,6 +31,10 @@ def test_advice(metric: str, low: float, high: float, said: str) -> None:
 def test_who_has_adapted_is_not_told_to() -> None:
     assert ending("accuracy", -0.1, 0.2).endswith("your own text first (--text YOUR.txt), or label more")
     assert ending("accuracy", -0.1, 0.2, adapted=True).endswith("adapt the model to more text, or label more")
+
+
+def test_what_cannot_be_adapted_is_not_told_to() -> None:
+    assert ending("accuracy", -0.1, 0.2, adaptable=False).endswith("0.2000); label more")
 
 
 @pytest.mark.parametrize("metric", ["mse", "mae", "pearson"])

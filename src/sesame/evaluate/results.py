@@ -33,8 +33,10 @@ def collect(
     best: int,
     plain: Mapping[str, Any],
     adapted: bool = False,
+    adaptable: bool = True,
 ) -> Results:
-    """`logits` are the best seed's; `plain` the baselines' scores and answers; `adapted`: to texts without labels, before."""
+    """`logits` are the best seed's; `plain` the baselines' scores and answers; `adapted`: to texts without labels, before, if
+    the model is of a kind that is `adaptable` so."""
     split = "test" if "test" in logits else "valid"
     tuned = tune(config, examples["valid"], items["valid"], task, logits["valid"])
     task.config = replace(task.config, **tuned)
@@ -44,7 +46,11 @@ def collect(
     results: Results = {
         "task": config.kind,
         "metric": metric,
-        "data": {"rows": {part: len(rows) for part, rows in examples.items()}, "adapted": adapted},
+        "data": {
+            "rows": {part: len(rows) for part, rows in examples.items()},
+            "adapted": adapted,
+            "adaptable": adaptable,
+        },
         "scores": scores,
         "baselines": {name: entry["scores"] for name, entry in plain.items()},
         "seeds": list(seeds),
@@ -218,11 +224,13 @@ def advice(results: Results, split: str, metric: str) -> str:
     least, most = sorted((sign * versus["low"], sign * versus["high"])) if versus else (1.0, 1.0)
     if versus and least <= 0:
         claim = "worse than" if most < 0 else "not clearly better than"
-        adapted = results["data"].get("adapted")
-        remedy = "adapt the model to " + ("more text" if adapted else "your own text first (--text YOUR.txt)")
+        data, remedy = results["data"], "label more"
+        if data.get("adaptable", True):
+            text = "more text" if data.get("adapted") else "your own text first (--text YOUR.txt)"
+            remedy = f"adapt the model to {text}, or {remedy}"
         return (
             f"next: {claim} {versus['baseline']} (difference {versus['difference']:+.4f}, 95 %: "
-            f"{versus['low']:+.4f} to {versus['high']:+.4f}); {remedy}, or label more"
+            f"{versus['low']:+.4f} to {versus['high']:+.4f}); {remedy}"
         )
     if found["std"] is not None and found["std"] > 0.02:
         return f"next: seeds differ by ± {found['std']:.3f}; more labels or --strategy gradual make the result steadier"

@@ -28,6 +28,7 @@ from sesame.text.template import around
 
 TRAIN = "train"  # stands for the texts of the training rows
 LENGTH = 128
+KINDS = (Encoder, XLNet, LSTM)  # what goes on with a text before it is taught
 
 
 def adapt(
@@ -59,10 +60,16 @@ def adapt(
     return final
 
 
+def adaptable(start: Parts) -> bool:
+    """Whether `--text` is of use to what a fine-tuning starts from. The LSTM of a sequence autoencoder, which tells no tokens
+    by itself, came from an encoder-decoder and cannot go on."""
+    return isinstance(start.backbone, KINDS) and (not isinstance(start.backbone, LSTM) or bool(start.heads))
+
+
 def _recipe(model: str) -> tuple[str, list[str]]:
     """With what a model goes on, and the settings that depend on it."""
     parts = load_parts(model)
-    if not isinstance(parts.backbone, Encoder | XLNet | LSTM):
+    if not isinstance(parts.backbone, KINDS):
         raise SesameError(
             f"{model}: a model of this kind cannot be adapted to a text before it is taught; leave --text out, or go on "
             "pre-training it with its own recipe (`sesame pretrain RECIPE --start MODEL`)"

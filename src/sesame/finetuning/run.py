@@ -34,7 +34,7 @@ from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect
 from sesame.evaluate.scoring import collapsed, figure, gold_of, said_of, score
 from sesame.files import read_json, write_json, write_whole
-from sesame.finetuning.adaptation import adapt
+from sesame.finetuning.adaptation import adapt, adaptable
 from sesame.finetuning.framing import open_start
 from sesame.finetuning.multitask import Asked, Subject, card_of_all, of_task
 from sesame.finetuning.one_seed import SeedRun, keep, predict, steps_of
@@ -84,6 +84,7 @@ class _Job:
         self.first = self.subjects[asked[0].name]
         self.several = len(asked) > 1
         self.start = wishes.model  # what the seeds start from
+        self.adaptable = True  # by --text
         self.notes: list[str] = []
 
     def run_all(self) -> None:
@@ -147,6 +148,7 @@ class _Job:
             raise SesameError(
                 f"{self.wishes.model}: has no tokenizer; put tokenizer.json or vocab.txt beside the weights"
             )
+        self.adaptable = adaptable(start)
         longest, encoder, family = start.backbone.longest, start.backbone.config, FAMILIES.get(start.family)
         frozen = self.transfer.adapt.strategy == "frozen"
         free = self.transfer.task.pooling == "auto" and "pooler" not in start.heads
@@ -316,7 +318,7 @@ class _Job:
         }
         results = collect(
             subject.config, subject.metric, subject.parts, subject.items, task, logits, seeds, best, plain,
-            adapted=bool(self.wishes.text),
+            adapted=bool(self.wishes.text), adaptable=self.adaptable,
         )  # fmt: skip
         train = Path(subject.asked.train).name
         results |= {
