@@ -130,8 +130,11 @@ def test_texts_that_are_all_alike_can_be_drawn(tmp_path: Path) -> None:
 
 
 def test_letters_that_the_font_lacks_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    draw_alignment(Alignment(["猫", "a"], ["b"], np.ones((1, 2), np.float32), 1, 1), tmp_path / "a.png")
+    found = Alignment(["猫", "a"], ["b"], np.ones((1, 2), np.float32), 1, 1)
+    draw_alignment(found, tmp_path / "a.png")
     assert "lacks 1 letters" in capsys.readouterr().err
+    draw_alignment(found, tmp_path / "a.svg")
+    assert capsys.readouterr().err == "", "an SVG lacks none"
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Pictures as files, PNG or SVG by the ending of the name, drawn by matplotlib without its global state.
 
-Words come from the data: none is read as a formula, and letters that the font does not have are counted and told.
+Words come from the data: none is read as a formula, and letters that the font of a PNG does not have are counted and told; an
+SVG holds letters, which whoever shows it draws.
 """
 
 import warnings
@@ -165,5 +166,5 @@ def write_figure(figure: "Figure", path: Path) -> None:
         warnings.simplefilter("always")
         figure.savefig(handle, format=kind, dpi=160, metadata=same)
     missing = {str(one.message) for one in told if "Glyph" in str(one.message)}
-    if missing:
+    if missing and kind == "png":
         say(f"{path}: the font lacks {len(missing)} letters of the text; take .svg, which a browser draws with its own")
