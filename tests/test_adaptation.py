@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sesame
-from sesame.backbones import Encoder, EncoderConfig
+from sesame.backbones import BiLM, BiLMConfig, Encoder, EncoderConfig
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.checkpoint.run import Run
 from sesame.data.examples import Example
@@ -137,6 +137,15 @@ def test_a_second_time_the_words_are_taken_from_the_run(domain: Path, tmp_path: 
     other = train_tokenizer(general_text(), "wordpiece", 80, lowercase=True)
     with pytest.raises(SesameError, match="has changed since this run began"):
         extend(parts, other, [domain], "text", 3, kept)
+
+
+def test_models_that_do_not_grow_are_told(domain: Path, tmp_path: Path) -> None:
+    parts = small_model()
+    assert parts.tokenizer is not None
+    parts.backbone = BiLM(BiLMConfig(len(parts.tokenizer), width=8, depth=1, cell=8, reads="tokens"))
+    with pytest.raises(SesameError, match="--extend: the vocabulary of a model of this kind does not grow"):
+        extend(parts, parts.tokenizer, [domain], "text", 3, tmp_path / "tokenizer")
+    assert not (tmp_path / "tokenizer").exists()
 
 
 def test_no_word_worth_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,8 @@ from sesame.backbones.xlnet import XLNet
 from sesame.errors import SesameError
 from sesame.nn.embeddings import padded_vocab
 
+KINDS = (Encoder, XLNet, TransformerXL, LSTM)  # what grows
+
 
 class TokenHead(Protocol):
     """A head with one output for each token: a bias, and a table unless it is tied to the embeddings."""
@@ -46,7 +48,7 @@ def grow(backbone: Grown, pieces: Sequence[Sequence[int]], *, first: int | None 
     """
     size = _new_size(backbone.vocab, pieces, first)
     grown = deepcopy(backbone)
-    assert isinstance(grown, Encoder | XLNet | TransformerXL | LSTM)
+    assert isinstance(grown, KINDS)
     tokens = grown.embeddings.tokens if isinstance(grown, Encoder) else grown.tokens
     tokens.weight = _grow_parameter(tokens.weight, backbone.vocab, pieces, first, padded_vocab(size))
     tokens.num_embeddings = padded_vocab(size)

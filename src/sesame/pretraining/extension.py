@@ -8,7 +8,7 @@ What was chosen is kept in the run's `tokenizer/`: a run that goes on takes the 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sesame.backbones.grow import grow, grow_head
+from sesame.backbones.grow import KINDS, grow, grow_head
 from sesame.checkpoint.folder import Parts
 from sesame.data.readers import corpus_size, read_documents
 from sesame.errors import SesameError
@@ -29,6 +29,8 @@ def extend(
     started: Parts, tokenizer: Tokenizer, files: list[Path], field: str, count: int, kept: Path
 ) -> tuple[Parts, Tokenizer]:
     """The model with at most `count` words of the text as new pieces, and its tokenizer, which is kept in `kept`."""
+    if not isinstance(started.backbone, KINDS):
+        raise SesameError("--extend: the vocabulary of a model of this kind does not grow; leave it out")
     if (kept / WORDS).is_file():
         extended, pieces = extend_tokenizer(tokenizer, read_json(kept / WORDS))
         if Tokenizer.load(kept).fingerprint() != extended.fingerprint():
