@@ -94,6 +94,9 @@ def test_kinds_that_cannot_be_adapted_are_told(folder: Path) -> None:
     with pytest.raises(SesameError, match="cannot be adapted"):
         _recipe(str(out))
     assert not adaptable(open_start(str(out)))
+    for recipe in ("ulmfit", "elmo"):  # settings of a backbone change nothing of a model that exists
+        with pytest.raises(SesameError, match="or --start from"):
+            pretrain(wishes(folder, recipe, f"{recipe}-skip", out))
     assert adaptable(open_start(str(folder / "gpt2")))
 
 

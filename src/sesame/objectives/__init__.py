@@ -72,7 +72,8 @@ def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
         )
     if not (isinstance(backbone, Encoder) and backbone.config.causal):
         raise SesameError(
-            "left-to-right language modelling needs a backbone that does not look ahead; set backbone.causal=true"
+            "left-to-right language modelling needs a backbone that does not look ahead; set backbone.causal=true, or "
+            "--start from a model that reads from left to right"
         )
     if config.head == "mlm":
         return CausalLM(config, _token_head(backbone, config.plain))
@@ -93,7 +94,8 @@ def _recurrent_clm(config: CausalLMConfig, backbone: LSTM) -> Objective:
 def _bilm(config: BiLMObjectiveConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if not isinstance(backbone, BiLM):
         raise SesameError(
-            'objectives.bilm needs two stacks that never meet; set backbone.kind = "bilm", as recipe elmo does'
+            'objectives.bilm needs two stacks that never meet; set backbone.kind = "bilm", as recipe elmo does, or --start '
+            "from such a model"
         )
     return BiLMObjective(config, backbone, vocab)
 
@@ -154,7 +156,8 @@ def _seq2seq(config: Seq2SeqConfig, backbone: Backbone, vocab: Vocab) -> Objecti
 def _skip_thought(config: SkipThoughtObjectiveConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if not isinstance(backbone, SkipThought):
         raise SesameError(
-            'objectives.skip-thought needs backbone.kind = "skip-thought", as the recipe of that name has it'
+            'objectives.skip-thought needs backbone.kind = "skip-thought"; take the recipe of that name, and no --start of '
+            "another kind"
         )
     if "cls" not in vocab.roles or vocab.front:
         raise SesameError(
@@ -187,7 +190,8 @@ def _decoder_head(name: str, backbone: Backbone) -> DecoderHead:
         return DecoderHead(backbone.width, backbone.vocab, backbone.config.tied, bias="trained")
     if not isinstance(backbone, EncoderDecoder):
         raise SesameError(
-            f'objectives.{name} needs backbone.kind = "encoder-decoder"; recipes such as transformer have it'
+            f'objectives.{name} needs backbone.kind = "encoder-decoder"; take a recipe such as transformer, and no --start '
+            "of another kind"
         )
     c = backbone.config
     if c.positions == "relative":  # T5: a tied table starts large, and has no bias
