@@ -20,6 +20,7 @@ import sesame
 from sesame.checkpoint.folder import load_parts
 from sesame.checkpoint.run import Run
 from sesame.errors import SesameError
+from sesame.evaluate.answers import squad_scores
 from sesame.finetuning.run import Wishes, finetune
 from tests.tasks.toys import examples, start_folder, write_csv, write_examples
 
@@ -335,6 +336,22 @@ def test_a_collapsed_seed_is_never_the_best(begin: Path, tmp_path: Path, monkeyp
     answers = iter([True, True, True, False])
     monkeypatch.setattr("sesame.finetuning.run.collapsed", lambda *_: next(answers))
     assert run(begin, tmp_path / "run", "classify", train, valid, settings=SHORT, seeds=2)["best"] == 1
+
+
+def test_questions_are_scored_as_the_models_answer(begin: Path, tmp_path: Path) -> None:
+    """When nothing is answered is tuned on validation rows: each seed's scores are those with its own threshold."""
+    train, valid = files(tmp_path, "qa", 40, 30)
+    results = run(begin, tmp_path / "run", "qa", train, valid, settings=[*SHORT, "epochs=2"], seeds=2)
+    asked = examples("qa", 30, 2)
+    gold = {str(number): [answer.text for answer in example.label] for number, example in enumerate(asked)}
+    for number, seed in enumerate(results["seeds"]):
+        model = sesame.load(tmp_path / "run" / seed["folder"], "cpu")
+        assert abs(model.task().config.threshold) > 1e-6
+        said = {str(place): reply["answer"] for place, reply in enumerate(model.predict(asked))}
+        assert seed["scores"]["valid"] == pytest.approx(squad_scores(gold, said))
+        if number == results["best"]:
+            lines = (tmp_path / "run" / "predictions.jsonl").read_text().splitlines()
+            assert [json.loads(line)["answer"] for line in lines] == list(said.values())
 
 
 # ---- data at their edges --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from sesame.backbones import Backbone
 from sesame.checkpoint.folder import Parts
@@ -211,9 +211,12 @@ class Subject:
 
     # ---- answers -------------------------------------------------------------------------------------------------
 
-    def answers(self, parts: Parts, part: str) -> list[Reply]:
+    def logits(self, parts: Parts) -> dict[str, list[Tensor]]:
+        """Of validation rows, and of test rows if there are some."""
         task = parts.tasks[self.name]
-        logits = predict(task, parts.backbone, self.items[part], self.inputs.pad)
+        return {part: predict(task, parts.backbone, self.items[part], self.inputs.pad) for part in self.splits()}
+
+    def answers(self, task: Task, part: str, logits: Sequence[Tensor]) -> list[Reply]:
         return answer(task, self.parts[part], self.items[part], logits)
 
     def look(self, task: Task, backbone: Backbone, machine: Machine) -> float:

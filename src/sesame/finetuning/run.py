@@ -31,13 +31,13 @@ from sesame.checkpoint.hf import FAMILIES
 from sesame.checkpoint.run import Run
 from sesame.errors import SesameError
 from sesame.evaluate.baselines import baselines
-from sesame.evaluate.results import collect
+from sesame.evaluate.results import collect, tune
 from sesame.evaluate.scoring import collapsed, figure, gold_of, said_of, score
 from sesame.files import read_json, write_json, write_whole
 from sesame.finetuning.adaptation import adapt, adaptable
 from sesame.finetuning.framing import open_start
 from sesame.finetuning.multitask import Asked, Subject, card_of_all, of_task
-from sesame.finetuning.one_seed import SeedRun, keep, predict, steps_of
+from sesame.finetuning.one_seed import SeedRun, keep, steps_of
 from sesame.finetuning.transfer import Transfer, fitted, in_family, resolve_transfer, task_config
 from sesame.finetuning.wishes import Wishes, content, identity_of
 from sesame.progress import bar, say
@@ -257,13 +257,16 @@ class _Job:
         }
 
     def _reached(self, subject: Subject, trained: Parts) -> dict[str, Any]:
-        """The scores of one task, and whether it gives everything the same answer."""
-        config = subject.config
-        gold = {part: gold_of(config, subject.parts[part]) for part in subject.splits()}
-        said = {part: said_of(config, subject.answers(trained, part)) for part in gold}
+        """The scores of one task as its seed will answer, tuned on validation data, and whether it failed to train."""
+        config, task, logits = subject.config, trained.tasks[subject.name], subject.logits(trained)
+        gold = {part: gold_of(config, subject.parts[part]) for part in logits}
+        untuned = said_of(config, subject.answers(task, "valid", logits["valid"]))
+        tuned = tune(config, subject.parts["valid"], subject.items["valid"], task, logits["valid"])
+        task.config = replace(task.config, **tuned)
+        said = {part: said_of(config, subject.answers(task, part, logits[part])) for part in logits}
         return {
             "scores": {part: score(config, gold[part], said[part]) for part in gold},
-            "collapsed": collapsed(config, gold["valid"], said["valid"]),
+            "collapsed": collapsed(config, gold["valid"], untuned),
         }
 
     def _look(self, tasks: dict[str, Task], backbone: Any) -> dict[str, float]:
@@ -313,11 +316,8 @@ class _Job:
     ) -> dict[str, Any]:
         """Everything that was seen of one task; its calibration goes into the model."""
         task = parts.tasks[subject.name]
-        logits = {
-            part: predict(task, parts.backbone, subject.items[part], subject.inputs.pad) for part in subject.splits()
-        }
         results = collect(
-            subject.config, subject.metric, subject.parts, subject.items, task, logits, seeds, best, plain,
+            subject.config, subject.metric, subject.parts, subject.items, task, subject.logits(parts), seeds, best, plain,
             adapted=bool(self.wishes.text), adaptable=self.adaptable,
         )  # fmt: skip
         train = Path(subject.asked.train).name
