@@ -13,7 +13,7 @@ import pytest
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 import sesame
-from sesame.cli.evaluate import _show
+from sesame.cli.evaluate import _show, _verdict
 from sesame.cli.explanations import _table
 from tests.cli.calling import Cli, Result
 from tests.tasks.toys import examples, start_folder, toy_tokenizer, write_csv, write_examples
@@ -282,6 +282,21 @@ def test_evaluate(kind: str, cli: Cli, ground: Ground, taught: Callable[[str], P
     shown = cli(*words).fine().out
     assert metric in shown
     assert f"{found['scores'][metric]:.4f}" in shown
+
+
+@pytest.mark.parametrize(
+    ("difference", "low", "high", "p", "claim"),
+    [
+        (0.1, 0.05, 0.2, 0.01, "better than"),
+        (-0.1, -0.2, -0.05, 0.01, "worse than"),
+        (0.01, 0.0, 0.03, 1.0, "not clearly better than"),
+        (-0.01, -0.03, 0.0, 1.0, "not clearly worse than"),
+        (0.1, 0.05, 0.2, 0.0625, "not clearly better than"),  # five rows of five: the interval alone would be sure
+        (0.0, 0.0, 0.0, 1.0, "no different from"),
+    ],
+)
+def test_what_is_said_of_a_difference(difference: float, low: float, high: float, p: float, claim: str) -> None:
+    assert _verdict({"difference": difference, "low": low, "high": high, "p": p}) == claim
 
 
 def test_labels_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

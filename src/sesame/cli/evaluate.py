@@ -1,6 +1,7 @@
 """`sesame evaluate`: scores of what a model was taught, and of answers; what it was not taught is measured in measure.py."""
 
 import json as jsonlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -145,13 +146,17 @@ def _answers(model: str, data: str, written: dict[str, Any], device: str, json: 
     if "versus" in found:
         v = {key: 100 * value for key, value in found["versus"].items()}
         console.print(
-            f"{_verdict(v['difference'])} {found['against']} by {v['difference']:+.2f} {found['metric']} "
+            f"{_verdict(found['versus'])} {found['against']} by {v['difference']:+.2f} {found['metric']} "
             f"(95 %: {v['low']:+.2f} to {v['high']:+.2f}, p = {v['p'] / 100:.4f})"
         )
 
 
-def _verdict(difference: float) -> str:
-    return "no different from" if difference == 0 else "better than" if difference > 0 else "worse than"
+def _verdict(versus: Mapping[str, float]) -> str:
+    """What may be said of a difference: only one that its interval and p both tell from chance is clear."""
+    if versus["difference"] == 0:
+        return "no different from"
+    clear = (versus["low"] > 0 or versus["high"] < 0) and versus["p"] < 0.05
+    return f"{'' if clear else 'not clearly '}{'better' if versus['difference'] > 0 else 'worse'} than"
 
 
 def _suite(
@@ -190,6 +195,6 @@ def _show(found: dict[str, Any]) -> None:
     if "versus" in found:
         v = found["versus"]
         console.print(
-            f"{_verdict(v['difference'])} {found['against']} by {v['difference']:+.4f} {found['metric']} "
+            f"{_verdict(v)} {found['against']} by {v['difference']:+.4f} {found['metric']} "
             f"(95 %: {v['low']:+.4f} to {v['high']:+.4f}, p = {v['p']:.4f})"
         )
