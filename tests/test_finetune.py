@@ -211,6 +211,19 @@ def test_other_data_are_noticed(begin: Path, tmp_path: Path, monkeypatch: pytest
         run(begin, tmp_path / "run", "classify", train, valid, **wishes)
 
 
+def test_other_rows_are_no_finished_run(begin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever mends labels and gives the same command again must not be told that nothing is to be done."""
+    train, valid = files(tmp_path, "classify", 24, 8)
+    wishes: dict[str, Any] = {"settings": [*SHORT, "epochs=1"]}
+    told = run(begin, tmp_path / "run", "classify", train, valid, **wishes)
+    write_examples(Path(train), "classify", examples("classify", 24, 9))
+    with pytest.raises(SesameError, match="changed since this run began"):
+        run(begin, tmp_path / "run", "classify", train, valid, **wishes)
+    Path(train).unlink()
+    assert run(begin, tmp_path / "run", "classify", train, valid, **wishes) == told
+    assert "finished already" in capsys.readouterr().err
+
+
 def command(begin: Path, train: str, valid: str, out: Path, strategy: str) -> list[str]:
     words = ["finetune", begin, "--task", "classify", "--train", train, "--valid", valid, "--out", out]
     words += ["--strategy", strategy, "--seeds", 1, "--save-steps", 3, "--device", "cpu", "--precision", "fp32"]

@@ -66,10 +66,12 @@ def _finetune(wishes: Wishes, world: World) -> Path:
         raise SesameError("--extend, --text-budget and --text-steps are about unlabelled text; name it with --text")
     machine = choose_machine(wishes.device, wishes.precision)
     with Run.claim(wishes.out, identity, world) as run:
-        if (run.final / "config.json").is_file():
+        done = (run.final / "config.json").is_file()
+        if not done or all(file.is_file() for file in files):  # a finished run may outlive its files
+            run.bind([content(file) for file in files])
+        if done:
             say(f"{run.final}: this run is finished already; nothing to do")
             return run.final
-        run.bind([content(file) for file in files])
         _Job(wishes, asked, transfer, machine, run).run_all()
     return run.final
 
