@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: help setup demo test check page bench weights clean
 
 help:
-	@echo "make demo   the whole story on text that is already on this machine (about 4 minutes)"
+	@echo "make demo   the whole story on text that is already on this machine (3 to 6 minutes, installation included)"
 	@echo "make test   all tests"
 	@echo "make check  lint, types, fast tests"
 	@echo "make page   tests of the server's page in a real browser"

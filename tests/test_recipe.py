@@ -1,5 +1,6 @@
 """Recipes and their TOML: strict, layered, and the same after a round trip."""
 
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,6 +209,23 @@ def test_every_recipe_resolves_in_every_size_and_returns(name: str) -> None:
             recipe = resolve(name, size=size, budget=True, device=device)
             again = tomllib.loads(dump_toml(recipe.to_dict()))
             assert check(again, "again") == recipe
+
+
+def test_readme_tells_the_sizes_of_each_recipe() -> None:
+    """A row names them, or `bert`, whose they are; adapt and answer have those of the model that they start from."""
+    known = {name: set(read_recipe(name)["sizes"]) for name in recipe_names()}
+    told: dict[str, set[str]] = {}
+    for line in (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) != 7 or not cells[1].startswith("`") or not cells[4]:
+            continue
+        names, parts = re.findall(r"`([\w-]+)`", cells[1]), re.split("; (?!`)", cells[4])
+        for number, name in enumerate(names):
+            said = parts[min(number, len(parts) - 1)]  # one for each, or one for all
+            said = said.split(";")[0] if name == "gpt" else said
+            same = SIZES if re.match("as `bert`|tiny to large", said) else ()
+            told[name] = {*same, *re.findall(r"\w+", said)} & set().union(*known.values())
+    assert told == {name: sizes for name, sizes in known.items() if name not in ("adapt", "adapt-lstm", "answer")}
 
 
 def test_a_users_recipe_takes_a_base(tmp_path: Path) -> None:

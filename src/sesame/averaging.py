@@ -37,7 +37,8 @@ def last_checkpoints(run: str | Path, last: int) -> list[Path]:
     found.sort(key=lambda f: int(f.name[5:]))
     if len(found) < last:
         raise SesameError(
-            f"{folder}: keeps {len(found)} checkpoints, {last} were asked for; take fewer, or train with --keep {last}"
+            f"{folder}: keeps {len(found)} checkpoints, {last} were asked for; take fewer, or train with --keep {last} "
+            "and --save-minutes (5 as a rule) so few that the run is saved as often"
         )
     for checkpoint in found[-last:]:
         if in_shares(checkpoint):

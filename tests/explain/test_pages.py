@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -138,3 +139,12 @@ def test_pictures(tmp_path: Path, ending: str) -> None:
         assert (tmp_path / "all.svg").read_text().count("head ") > (tmp_path / "one.svg").read_text().count("head ")
     with pytest.raises(SesameError, match="--layer 3: there are 1 to 2"):
         draw_attention(plain, tmp_path / f"none{ending}", 3)
+
+
+def test_a_narrow_picture_holds_its_whole_title(tmp_path: Path) -> None:
+    from matplotlib.image import imread
+
+    draw_attention(Maps("self-attention", [*"abc"], [*"abc"], [maps().layers[0][:, :3, :3]]), tmp_path / "a.png", 1, 2)
+    draw_heads(replace(ABLATION, name="the logit of the label “a rather long one”"), tmp_path / "h.png")
+    for name in ("a.png", "h.png"):
+        assert (imread(tmp_path / name)[:, -3:] == 1.0).all(), f"{name}: something is cut at the right edge"

@@ -410,3 +410,14 @@ def test_broken_input_gives_one_sentence(tmp_path: Path) -> None:
         assert part in message, message
         assert name in message
         assert "\n" not in message
+
+
+def test_a_run_gives_its_models_tokenizer(tmp_path: Path) -> None:
+    """MODEL is a folder or a run; `sesame doctor TEXT --tokenizer MODEL`, which finetune names, takes both."""
+    (tmp_path / "recipe.toml").touch()
+    with pytest.raises(SesameError, match="no tokenizer here"):
+        Tokenizer.load(tmp_path)
+    for folder, size in (("tokenizer", 280), ("final", 300)):
+        made = train_tokenizer(["a few words and some more of them"] * 9, kind="bpe", size=size)
+        made.save(tmp_path / folder)
+        assert Tokenizer.load(tmp_path).fingerprint() == made.fingerprint()

@@ -130,7 +130,7 @@ def _static(path: str, word: str, count: int, unknown: str, json: bool) -> None:
             raise SesameError(
                 f"{path}: has no vector for {word!r}, nor words that are spelled like it; give another word"
             )
-        say(f"{path}: has no vector for {word!r}; --unknown {unknown} makes one")
+        say(f"{path}: has no vector for {word!r}; it is given one by --unknown {unknown}")
     found = vectors.neighbors(word, count)
     if json:
         typer.echo(jsonlib.dumps({"word": word, "neighbours": [list(pair) for pair in found]}, ensure_ascii=False))

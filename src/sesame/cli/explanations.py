@@ -159,7 +159,7 @@ def _heads(wanted: Wanted, parts: "Parts") -> None:
     cells = [["" if np.isnan(value) else f"{value:+.3f}" for value in row] for row in change]
     _table(["layer \\ head", *names], [[name, *row] for name, row in zip(found.layers, cells, strict=True)])
     sure = "" if found.between is None else f" (95 % interval {found.between[0]:.4f} to {found.between[1]:.4f})"
-    typer.echo(f"change without the head of {found.name}, which is {found.whole:.4f}{sure} with all")
+    typer.echo(f"change of {found.name} without the head; with all heads it is {found.whole:.4f}{sure}")
 
 
 def _layers(wanted: Wanted, parts: "Parts") -> None:

@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     text: list[str] = typer.Argument(..., help="Text files or folders."),
-    tokenizer: str | None = typer.Option(None, help="A tokenizer folder or file to examine on this text."),
+    tokenizer: str | None = typer.Option(None, help="A tokenizer folder or file, or a run, to examine on this text."),
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
     json: bool = typer.Option(False, "--json", help="The findings for a program."),
 ) -> None:

@@ -40,7 +40,7 @@ def translate(
 ) -> None:
     """Translate, summarise, or whatever an encoder-decoder was taught: one answer for each source, in order.
 
-    Example: sesame translate runs/en-de --file test.en --beams 5 > test.de
+    Example: sesame translate runs/en-de --file test.en --beams 5 > said.de
     """
     wanted = numbered_lines(texts, file, empty=True)
     settings = {

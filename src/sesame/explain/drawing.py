@@ -164,7 +164,7 @@ def write_figure(figure: "Figure", path: Path) -> None:
     same = {"Date": None} if kind == "svg" else {"Software": None}  # the same picture is the same file
     with warnings.catch_warnings(record=True) as told, rc_context(settings), whole_file(path) as handle:
         warnings.simplefilter("always")
-        figure.savefig(handle, format=kind, dpi=160, metadata=same)
+        figure.savefig(handle, format=kind, dpi=160, metadata=same, bbox_inches="tight")  # titles wider than the axes
     missing = {str(one.message) for one in told if "Glyph" in str(one.message)}
     if missing and kind == "png":
         say(f"{path}: the font lacks {len(missing)} letters of the text; take .svg, which a browser draws with its own")

@@ -76,7 +76,7 @@ def draw_heads(found: Ablation, path: Path) -> None:
     axes.set_xlabel("head")
     axes.set_ylabel("layer")
     axes.set_title(
-        f"change without the head of {cut_long(found.name)}", loc="left", fontsize=SIZE - 1, parse_math=False
+        f"change of {cut_long(found.name)} without the head", loc="left", fontsize=SIZE - 1, parse_math=False
     )
     figure.colorbar(image, ax=axes, shrink=0.9)
     write_figure(figure, path)

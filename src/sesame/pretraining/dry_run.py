@@ -28,6 +28,7 @@ from sesame.pretraining import run as pretraining
 from sesame.pretraining.mixture import check_mixture, text_files
 from sesame.pretraining.probe import CPU_TOKENS, Probe, Speed, even, free_memory
 from sesame.pretraining.wishes import Wishes, chosen_recipe
+from sesame.progress import say
 from sesame.recipe import Stage
 from sesame.train.accounting import Account, peak, work_of
 from sesame.train.parallel import join
@@ -136,6 +137,7 @@ class _Planner:
     # ---- one stage -------------------------------------------------------------------------------------------------
 
     def _stage(self, name: str, stage: Stage) -> "_Measured":
+        say(f"a few steps of stage {name} on the clock (of a large model on a CPU: minutes)")
         whole = self.job.examples.loader(replace(stage, ramp=0), 1)
         rows = sum(map(len, self.job.examples.packers(self.job.examples.train, stage)))
         work = self.job.examples.work(stage, whole)

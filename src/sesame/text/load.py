@@ -58,7 +58,9 @@ class _Around:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Read the tokenizer in `path`, a folder or one of the known files."""
+    """Read the tokenizer in `path`: a folder, one of the known files, or a run, whose model's it is."""
+    if (path / "recipe.toml").is_file():  # before there is a model, the run keeps its tokenizer beside
+        path = next((folder for folder in (path / "final", path / "tokenizer") if folder.is_dir()), path)
     if is_marian(path):
         settings = _read_around(path).settings
         length, sides = _max_length(settings), _sides(settings)
