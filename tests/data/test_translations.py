@@ -53,7 +53,7 @@ def test_fields_are_chosen_and_empty_sides_left_out(tmp_path: Path) -> None:
     assert counted == Counted(pairs=1, empty=1)
     with pytest.raises(SesameError, match=r"a\.jsonl:1: two fields .* found en, ru, note; call them by"):
         list(read_pairs([file]))
-    with pytest.raises(SesameError, match=r"a\.jsonl:1: the field 'fr' holds no text"):
+    with pytest.raises(SesameError, match=r"a\.jsonl:1: has no field 'fr'; add it"):
         list(read_pairs([file], ("en", "fr")))
 
 
@@ -77,7 +77,9 @@ def test_numbers_are_answers_too(tmp_path: Path) -> None:
         ({"a.en": "one\n", "a.de": "eins\nzwei\n"}, r"a\.de:2: .*a\.en ends before this line"),
         ({"a.tsv": "one\teins\ntwo\n"}, r"a\.tsv:2: has no tab"),
         ({"a.jsonl": '{"en": "one", "de": "eins"}\n{"en": '}, r"a\.jsonl:2: is not JSON"),
-        ({"a.jsonl": "[1, 2]\n"}, r"a\.jsonl:1: is not an object"),
+        ({"a.jsonl": '{"en": "one", "de": "eins"}\n{"en": "two"}\n'}, r"a\.jsonl:2: has no field 'de'; add it"),
+        ({"a.jsonl": "1\n"}, r"a\.jsonl:1: is not an object"),
+        ({"a.json": '[\n {"en": "one", "de": "eins"}\n]\n'}, r"a\.json:1: is a JSON list; put each object on a line"),
         ({"a.en": "one\n"}, r"a\.en: plain text comes in two files"),
         ({"a.en": "one\n", "b.tsv": "one\teins\n"}, r"a\.en: is a side of its own"),
         ({"a.tsv": "\t\n\n"}, r"a\.tsv: has no pair"),
@@ -85,7 +87,7 @@ def test_numbers_are_answers_too(tmp_path: Path) -> None:
             {"a.tsv": "one\teins\nyes\tja\t\ntwo\tmore\tzwei\n"},
             r"a\.tsv:3: the line has 3 cells where the first one has 2",
         ),
-        ({"a.jsonl": "[" * 100_000}, r"a\.jsonl:1: is not JSON"),
+        ({"a.jsonl": '{"a":' * 100_000}, r"a\.jsonl:1: is not JSON"),
     ],
 )
 def test_what_is_wrong_gets_one_sentence(tmp_path: Path, files: dict[str, str], words: str) -> None:
@@ -160,6 +162,9 @@ def test_a_table_without_names_says_what_it_takes(tmp_path: Path, capsys: pytest
     file.write_text("a dog\tein Hund\tTatoeba 12\nyes\tja\tTatoeba 13\n")
     assert [pair.target for pair in read_pairs([file])] == ["ein Hund", "ja"]
     assert "has 3 columns; the first two" in capsys.readouterr().err
+    with pytest.raises(SesameError, match=r"which columns are source and answer.* --source 1 --target 2"):
+        find_columns(file, None, None)
+    assert find_columns(file, "1", "2") == ("1", "2")
     file.write_text("12\ta dog\tein Hund\n13\tyes\tja\n")
     with pytest.raises(SesameError, match=r"a\.tsv:1: the first column holds numbers; name the columns"):
         list(read_pairs([file]))

@@ -22,7 +22,7 @@ from typing import Any
 
 from sesame.data.language_codes import are_languages
 from sesame.data.streams import Progress, lines
-from sesame.data.tables import Table, fold, inner_suffix, read_table, without_lone_surrogates
+from sesame.data.tables import JSON_LIST, Table, fold, inner_suffix, read_table, without_lone_surrogates
 from sesame.errors import SesameError
 from sesame.progress import say
 
@@ -124,7 +124,8 @@ def find_columns(path: str | Path, source: str | None, target: str | None) -> tu
         named = [name or others.pop(0) for name in named]
     if None in named:
         raise SesameError(
-            f"{file}: which columns are source and answer? It has {table.shown()}; name them with --source and --target"
+            f"{file}: which columns are source and answer? It has {table.shown()}; name them with --source and --target, "
+            "without a heading by their numbers: --source 1 --target 2"
         )
     first, second = (str(name) for name in named)
     if first == second:
@@ -316,6 +317,8 @@ def _columns(file: Path, fields: tuple[str, str] | None) -> Iterator[Pair]:
 
 
 def _json_row(text: str, place: str) -> dict[str, Any]:
+    if text.lstrip().startswith("["):
+        raise SesameError(f"{place}: {JSON_LIST}")
     try:
         row = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -348,6 +351,8 @@ def _text(row: dict[str, Any], name: str, place: str) -> str:
         return ""  # how JSON and Parquet say that a side is empty: null, and NaN among numbers
     if isinstance(value, int | float) and not isinstance(value, bool) and name in row:
         return str(value)  # a score that is told as text
+    if name not in row:
+        raise SesameError(f"{place}: has no field {name!r}; add it or remove the line")
     if not isinstance(value, str):
         raise SesameError(f"{place}: the field {name!r} holds no text; call the two by the languages' names")
     return value

@@ -190,6 +190,8 @@ def is_number(cell: str) -> bool:
 
 # ---- JSON lines and Parquet -----------------------------------------------------------------------------------------
 
+JSON_LIST = "is a JSON list; put each object on a line of its own, for example with jq -c '.[]'"
+
 
 def _read_json_lines(path: Path) -> Table:
     rows: list[tuple[int, dict[str, Any]]] = []
@@ -198,9 +200,7 @@ def _read_json_lines(path: Path) -> Table:
         if not line or line.isspace():
             continue
         if not rows and line.lstrip().startswith("["):
-            raise SesameError(
-                f"{path}:{number}: is a JSON list; put each object on a line of its own, for example with jq -c '.[]'"
-            )
+            raise SesameError(f"{path}:{number}: {JSON_LIST}")
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
