@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sesame.backbones.base import Backbone, Encoded, State, check_depth
@@ -155,7 +156,7 @@ class BiLM(Backbone):
         flat = letters.flatten(0, 1)
         if flat.device.type == "cpu":
             flat, which = torch.unique(flat, dim=0, return_inverse=True)
-            vectors: Tensor = self.letters(flat)[which]
+            vectors = F.embedding(which, self.letters(flat))  # gradients add up in one order, also on many threads
         else:
             vectors = self.letters(flat)
         return vectors.view(*letters.shape[:2], -1)

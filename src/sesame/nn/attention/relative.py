@@ -53,10 +53,12 @@ class RelativeAttention(nn.Module):
         self.dropout = Dropout(rate)
 
     def keys(self, content: Tensor, far: Tensor, which: Tensor | None = None) -> Keys:
-        """Shape: content (B, M + L, D), memory first; far (n, N, D); which (B,): the one of the n for each row."""
+        """Shape: content (B, M + L, D), memory first; far (1 or 2, N, D); which (B,): the second for a row, or the first."""
         k, v = self.kv(content).chunk(2, dim=-1)
         distances = self._split(self.far(far))
-        return Keys(self._split(k), self._split(v), distances if which is None else distances[which])
+        if which is not None:  # no look-up: its gradients would add up in any order on a CPU with many threads
+            distances = torch.where(which.bool()[:, None, None, None], distances[1:], distances[:1])
+        return Keys(self._split(k), self._split(v), distances)
 
     def forward(self, x: Tensor, keys: Keys, sight: Sight, maps: list[Tensor] | None = None) -> Tensor:
         q = self._split(self.q(x))
