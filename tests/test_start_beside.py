@@ -1,11 +1,13 @@
 """Going on from an ELECTRA: the generator that stands beside it is taken too; and a rehearsal changes nothing."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from benchmarks.kill_resume import make_text
 
+from sesame.api import load
 from sesame.checkpoint.folder import load_parts
 from sesame.errors import SesameError
 from sesame.pretraining.run import Wishes, pretrain
@@ -67,3 +69,18 @@ def test_a_rehearsal_changes_nothing(folder: Path, capsys: pytest.CaptureFixture
     assert "beside the budget" in "".join(capsys.readouterr())
     before, after = weights(folder / "first" / "final"), weights(folder / "rehearsed" / "final")
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+
+
+def test_a_head_of_tokens_does_not_outlive_the_training_of_the_other(folder: Path) -> None:
+    """Left as it was, it would fill masks from states that have moved away from it."""
+    bert = Wishes(
+        "bert-no-nsp", [str(folder / "text.txt")], folder / "masks", start=str(folder / "first"), device="cpu", steps=2,
+        settings=["stages.short.length=32", "stages.short.batch=4", "stages.long.length=32", "stages.long.batch=4"],
+    )  # fmt: skip
+    pretrain(bert)
+    assert set(load_parts(folder / "masks").heads) == {"mlm"}
+    assert json.loads((folder / "masks/final/config.json").read_text())["architectures"] == ["ElectraForMaskedLM"]
+    pretrain(wishes(folder, "replaced", folder / "masks"))
+    assert set(load_parts(folder / "replaced").heads) == {"rtd"}
+    with pytest.raises(SesameError, match="the generator beside it can"):
+        load(folder / "replaced").fill("a [MASK]")

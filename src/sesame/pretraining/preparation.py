@@ -297,7 +297,11 @@ def _telling(head: nn.Module) -> MaskedLMHead | DecoderHead:
 
 
 def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:
-    """Put the start model's heads into the objectives; gives those that no objective trains: a pooler."""
+    """Put the start model's heads into the objectives; gives those that no objective trains: a pooler.
+
+    Of the two that read every token, "mlm" and "rtd", one does not outlive the training of the other: each needs states of
+    its own, and would answer from those of a stranger.
+    """
     for part in objective.all():
         head = next((started.heads[name] for name in part.heads() if name in started.heads), None)
         if isinstance(part, MaskedLM) and isinstance(head, MaskedLMHead):
@@ -315,4 +319,5 @@ def _take_heads(objective: Together, started: Parts) -> dict[str, nn.Module]:
         if name in started.heads:
             head.load_state_dict(started.heads[name].state_dict())
     owned = {name for task in started.tasks.values() for name in task.heads()}
-    return {name: head for name, head in started.heads.items() if name not in {*trained, *owned}}
+    outlived = {"mlm", "rtd"} if trained.keys() & {"mlm", "rtd"} else set()
+    return {name: head for name, head in started.heads.items() if name not in {*trained, *owned, *outlived}}
