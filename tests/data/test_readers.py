@@ -173,6 +173,14 @@ def test_one_json_list_is_not_json_lines(tmp_path: Path) -> None:
     fails(write(tmp_path / "a.json", '[{"text": "a"},\n{"text": "b"}]'), "one JSON list", "jq")
 
 
+@pytest.mark.parametrize("line", ['["Hello?", "Until six."]', '[{"role": "user", "content": "Hello?"}]'])
+def test_a_dialogue_is_a_list_in_an_object(tmp_path: Path, line: str) -> None:
+    """Its turns alone on a line are no list of records, and jq would take them apart."""
+    with pytest.raises(SesameError, match=r'a\.jsonl:1: is not a JSON object; .* dialogue, \{"turns": \[') as error:
+        texts(write(tmp_path / "a.jsonl", f"{line}\n{line}\n"), field="turns")
+    assert "jq" not in str(error.value)
+
+
 def test_half_a_surrogate_pair(tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", '{"text": "a \\ud83d b \\ud83d\\ude00"}')
     assert texts(file) == ["a \ufffd b 😀"]

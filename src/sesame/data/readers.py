@@ -199,7 +199,7 @@ def _json_records(path: Path, field: str, progress: Progress | None) -> Iterator
             )
         if not line or line.isspace():
             continue
-        if number == 1 and line.lstrip().startswith("["):
+        if number == 1 and line.lstrip().startswith("[") and not _turns_alone(line):
             raise SesameError(
                 f"{path}: is one JSON list; put each object on a line of its own, for example with jq -c '.[]'"
             )
@@ -214,6 +214,15 @@ def _json_records(path: Path, field: str, progress: Progress | None) -> Iterator
         yield number, text, None
 
 
+def _turns_alone(line: str) -> bool:
+    """Whether a line is the turns of a dialogue without the object around them, rather than a list of records."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return any(isinstance(one, str) or (isinstance(one, dict) and "role" in one) for one in value)
+
+
 def _parse(line: str, path: Path, number: int) -> Any:
     try:
         return json.loads(line)
@@ -226,7 +235,8 @@ def _parse(line: str, path: Path, number: int) -> Any:
 
 def _field_of(value: Any, field: str, place: str) -> str:
     if not isinstance(value, dict):
-        raise SesameError(f'{place}: is not a JSON object; write lines like {{{json.dumps(field)}: "..."}}')
+        dialogue = f" or, of a dialogue, {{{json.dumps(field)}: [...]}}" if isinstance(value, list) else ""
+        raise SesameError(f'{place}: is not a JSON object; write lines like {{{json.dumps(field)}: "..."}}{dialogue}')
     if field not in value:
         known = ", ".join(list(map(str, value))[:20]) or "none at all"
         raise SesameError(f"{place}: has no field {field!r}; its fields are {known}, choose one of them")
