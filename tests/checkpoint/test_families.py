@@ -178,6 +178,21 @@ def test_pretrained_models_both_ways(shape: str, family: str, kind: Any, tmp_pat
     assert_all_equal(ours(again, batch), wanted)
 
 
+@pytest.mark.parametrize("labels", [1, 7])
+def test_sentence_order_with_other_than_two_outputs_is_left_out(
+    labels: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There it has as many as config.json has labels; the rest of the model is none the worse for it."""
+    model = noisy(transformers.AlbertForPreTraining(config_of("albert", num_labels=labels)))
+    model.save_pretrained(tmp_path)
+    parts = load_parts(tmp_path)
+    assert f"sentence order has {labels} outputs" in "".join(capsys.readouterr())
+    batch, inputs = ragged(model.config, "albert")
+    wanted = theirs(model, inputs)
+    del wanted["sop"]
+    assert_all_equal(ours(parts, batch), wanted)
+
+
 # ---- heads of tasks -------------------------------------------------------------------------------------------------
 
 TASKS = [(family, case) for family in FAMILIES for case in CASES]

@@ -14,9 +14,10 @@ from sesame.checkpoint.hf import shared
 from sesame.checkpoint.hf.shared import ACTIVATIONS, both, joined
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
+from sesame.progress import say
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
-BIAS, DECODER = "predictions.bias", "predictions.decoder"
+BIAS, DECODER, ORDER = "predictions.bias", "predictions.decoder", "sop_classifier.classifier"
 SILENT: dict[str, Any] = {  # AlbertConfig is the xxlarge model
     "vocab_size": 30000,
     "hidden_size": 4096,
@@ -56,6 +57,10 @@ def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
 def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     named = shared.tidy(found, "albert.", ("embeddings.", "encoder.", "pooler."))
     shared.untie(named, config, "albert", BIAS, DECODER)
+    order = named.get(f"{ORDER}.weight")
+    if order is not None and len(order) != 2:  # the class there has as many as config.json has labels
+        say(f"the head of sentence order has {len(order)} outputs (num_labels), not two; it is left out")
+        named = {name: tensor for name, tensor in named.items() if not name.startswith(ORDER)}
     return named
 
 
@@ -78,5 +83,5 @@ def table(config: EncoderConfig, task: tuple[str, str] | None = None) -> list[Ro
     rows.append(Row("mlm.bias", (BIAS,)))
     rows.append(Row("mlm.table", (f"{DECODER}.weight",), rows=config.vocab))
     rows += both("pooler", "albert.pooler")
-    rows += both("sop", "sop_classifier.classifier")
+    rows += both("sop", ORDER)
     return rows + shared.head(task)
