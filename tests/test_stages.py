@@ -11,7 +11,10 @@ import sesame
 from sesame.checkpoint.folder import load_parts
 from sesame.nn.embeddings import lengthened
 from sesame.pretraining import run as pretraining
+from sesame.pretraining.telling import burden
+from sesame.pretraining.wishes import Wishes, chosen_recipe
 from sesame.train.guard import WINDOW, Guard
+from sesame.train.precision import choose_machine
 from sesame.train.state import State
 from tests.crashes import crash_while_saving
 
@@ -86,3 +89,19 @@ def test_the_first_losses_of_a_stage_are_no_accidents() -> None:
     guard = Guard(state.history)
     assert [guard.trouble(loss, 1.0) for loss in (5.0, 4.5, 5.5)] == [None] * 3
     assert (state.stage, state.stage_step, state.history) == (1, 0, [5.0, 4.5, 5.5])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "budget", "said"),
+    [
+        ("roberta", [], None, "a step of stage main reads 4,194,304 tokens, as published"),
+        ("roberta", ["stages.main.batch=16"], None, ""),
+        ("roberta", [], 60.0, ""),
+        ("transformer", ["stages.main.tokens=200000"], None, "such as --set stages.main.tokens=2048"),
+    ],
+)
+def test_published_batches_on_a_cpu_are_told(recipe: str, settings: list[str], budget: float | None, said: str) -> None:
+    machine = choose_machine("cpu", "fp32")
+    wishes = Wishes(recipe, [], Path("run"), size="tiny", budget=budget, settings=settings)
+    found = burden(chosen_recipe(wishes, machine), wishes, machine)
+    assert (said in found) if said else not found

@@ -37,7 +37,7 @@ from sesame.pretraining.examples import HELD_OUT, Examples
 from sesame.pretraining.mixture import Mixture, check_mixture, parts_of, text_files
 from sesame.pretraining.one_pass import PROBE, planned_steps, seconds_each
 from sesame.pretraining.preparation import gather_ingredients
-from sesame.pretraining.telling import ending, note, plan
+from sesame.pretraining.telling import burden, ending, note, plan
 from sesame.pretraining.wishes import Wishes, chosen_recipe, identity_of
 from sesame.pretraining.written import Written
 from sesame.progress import Bar, bar, say
@@ -146,6 +146,8 @@ class _Job:
                 self.recipe = replace(self.recipe, steps=self._one_pass(next(iter(self.recipe.stages.values()))))
         self._place(checkpoint)
         say(plan(self.recipe, self.wishes, self.model, self.tokenizer, self.examples, self.machine, self.world))
+        if heavy := burden(self.recipe, self.wishes, self.machine):
+            say(heavy)
 
     def _one_pass(self, stage: Stage) -> int:
         """Steps of one pass over the text, decided once."""

@@ -18,6 +18,7 @@ from sesame.train.precision import Machine
 from sesame.train.shares import is_sharded
 from sesame.train.state import State
 
+PATIENT = 100_000  # tokens of a step that a CPU reads in seconds
 FIRST_LOSS = ("mlm", "plm", "clm", "forward", "seq2seq", "span", "denoise", "mass")  # that a run has, for the note
 
 
@@ -43,6 +44,19 @@ def plan(
         f"{recipe.name}: {count / 1e6:.1f} M parameters{heads}, {len(tokenizer):,} pieces, "
         f"{examples.train.tokens() / 1e6:.2f} M tokens to train on, {examples.valid.tokens():,} held out; "
         f"{length} on {machine.device.type} in {machine.precision}{core}{scaled}{processes}"
+    )
+
+
+def burden(recipe: Recipe, wishes: Wishes, machine: Machine) -> str:
+    """What to say of steps that a CPU needs minutes for: published batches are for clusters. Empty: nothing."""
+    reads = {name: stage.tokens or stage.batch * stage.length for name, stage in recipe.stages.items() if stage.share}
+    name = max(reads, key=reads.__getitem__)
+    if machine.device.type != "cpu" or wishes.budget or wishes.one_pass or reads[name] <= PATIENT:
+        return ""
+    few = "tokens=2048" if recipe.stages[name].tokens else "batch=16"
+    return (
+        f"a step of stage {name} reads {reads[name]:,} tokens, as published, which takes a CPU long; with --budget a recipe "
+        f"has batches that suit it, or take fewer, such as --set stages.{name}.{few}"
     )
 
 
