@@ -113,6 +113,17 @@ def test_parts_belong_to_their_run(tmp_path: Path) -> None:
     assert read_run(whole / "seed-1").state == "interrupted"
 
 
+def test_the_steps_of_a_part_stand_beside_those_planned_for_it(tmp_path: Path) -> None:
+    """A fine-tuning to answers keeps the recipe's usual number; its seeds know how many they were given."""
+    whole, seed = tmp_path / "taught", tmp_path / "taught" / "seed-0"
+    seed.mkdir(parents=True)
+    (whole / "recipe.toml").write_text(dump_toml(RECIPE | {"steps": 3000}))
+    assert read_run(whole).steps == 3000
+    (seed / "recipe.toml").write_text(dump_toml(RECIPE | {"steps": 12}))
+    log(seed, {"step": 12, "loss": 1.0})
+    assert (read_run(whole).step, read_run(whole).steps) == (12, 12)
+
+
 def test_a_seed_that_was_trained_again_shows_its_last_try(tmp_path: Path) -> None:
     """The first try collapsed and counts for nothing: results.json has the score of the last one."""
     tries = [tmp_path / "taught" / "seed-0" / part for part in ("", "again-1", "again-2")]

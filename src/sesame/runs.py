@@ -84,8 +84,10 @@ def read_run(folder: Path, root: Path | None = None) -> RunLine:
     """One run; a fine-tuning has no log of its own and shows that of its newest part."""
     recipe = _recipe(folder)
     log, broken = _log(folder / "metrics.jsonl")
+    planned = recipe
     if not log and (newest := _newest_part(folder)) is not None:
         log, broken = _log(newest / "metrics.jsonl")
+        planned = _recipe(newest)  # what a fine-tuning's own recipe says of steps is not what its parts were given
     relative = folder.relative_to(root) if root is not None and folder != root else Path(folder.name)
     last, clock = log[-1] if log else {}, _clock(log)
     return RunLine(
@@ -95,7 +97,7 @@ def read_run(folder: Path, root: Path | None = None) -> RunLine:
         _size(recipe),
         state(folder),
         int(last.get("step", 0)),
-        recipe["steps"] if isinstance(recipe.get("steps"), int) and not _of(recipe, "run", "budget") else None,
+        planned["steps"] if isinstance(planned.get("steps"), int) and not _of(planned, "run", "budget") else None,
         clock[-1][1] if clock else 0,
         clock[-1][2] if clock else 0.0,
         max(0.0, time.time() - touched(signs(folder))),
