@@ -100,8 +100,10 @@ class Loaded:
         """A task that the model was taught, by name; the only one if there is one."""
         tasks = self.parts.tasks
         if not tasks:
+            texts = self.parts.backbone.answers
             raise SesameError(
-                f"{self.folder}: was not taught any task, so it cannot predict; teach it with `sesame finetune`"
+                f"{self.folder}: was not taught any task{' with labels' if texts else ''}, so it cannot predict; "
+                + ("it answers with texts, use `sesame translate`" if texts else "teach it with `sesame finetune`")
             )
         if name is None and len(tasks) > 1:
             raise SesameError(f"{self.folder}: was taught several tasks ({', '.join(tasks)}); choose one with --task")

@@ -115,6 +115,11 @@ def test_answers_that_are_cut_are_told(cli: Cli, answers: Path, decoder: Path, t
     assert "do not end" not in cli("generate", decoder, "wa", "--most", 2, "--greedy").fine().err
 
 
+def test_whoever_lets_an_encoder_decoder_predict_is_sent_to_translate(cli: Cli, answers: Path) -> None:
+    """The sentence told to teach it, also to those who just had."""
+    cli("predict", answers, "wa wb").refused("not taught any task with labels", "sesame translate")
+
+
 def test_a_prefix_that_was_taught_is_missed(cli: Cli, answers: Path, tmp_path: Path) -> None:
     data = tmp_path / "test.tsv"
     data.write_text("wa wb\twc\nwd\twe wf\n")
