@@ -130,7 +130,7 @@ def _warn_without_words(wanted: list[list[str]], letters: Letters) -> None:
         if any(text.strip() and not _words(text.lower(), letters) for text in texts)
     ]
     if none:
-        advice = '; letters="all" counts the words of all alphabets' if letters == "ascii" else ""
+        advice = '; go by chrf, or in Python by rouge_scores(..., letters="all")' if letters == "ascii" else ""
         say(
             f"{len(none):,} of {len(wanted):,} examples have a reference without any word of ROUGE and score 0 on it, the "
             f"first is example {none[0]:,}{advice}"
