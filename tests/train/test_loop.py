@@ -2,6 +2,7 @@
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def weights(model: Model) -> list[torch.Tensor]:
     return [p.detach().clone() for p in model.parameters()]
 
 
-def run(packer: Packer, pieces: list[int], poison: int | None = None) -> tuple[Model, State, list[int]]:
+def run(packer: Packer, pieces: list[int], poison: int | None = None, **more: Any) -> tuple[Model, State, list[int]]:
     """Train 25 steps with dropout, stopping and going on with a new optimiser state at `pieces`."""
     model = small_model(torch.float32, dropout=0.1)
     optimizer = build_optimizer(model, OptimConfig(rate=1e-2))
@@ -117,7 +118,7 @@ def run(packer: Packer, pieces: list[int], poison: int | None = None) -> tuple[M
         state = fit(
             model, call, optimizer, lambda step: loader.load(step, 0.0),
             rate=1e-2, schedule=Schedule(), clip=1.0, clock=Clock(steps=25, last=last / 25), state=state, machine=CPU,
-            seed=7, hooks=Hooks(skipped=lambda state, step, why: skipped.append(step)),
+            seed=7, hooks=Hooks(skipped=lambda state, step, why: skipped.append(step), **more),
         )  # fmt: skip
         assert state.step == last
     return model, state, skipped
@@ -139,6 +140,21 @@ def test_a_broken_batch_is_undone_and_left_out(packer: Packer) -> None:
     cut, _, _ = run(packer, [5, 12, 15], poison=13)
     for one, other in zip(weights(model), weights(cut), strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_look_outlives_a_broken_batch_after_it(packer: Packer) -> None:
+    """The weights looked at are those that are gone back to: a best look that was forgotten would lose its checkpoint."""
+    looks: list[int] = []
+
+    def evaluate(state: State) -> None:
+        looks.append(state.step)
+        state.best = {"step": state.step, "loss": 1.0}
+
+    due = {"evaluate_due": lambda state: state.step == 10 and not looks, "evaluate": evaluate}
+    state, skipped = run(packer, [], poison=13, **due)[1:]
+    assert skipped == [13]
+    assert looks == [10]
+    assert state.best == {"step": 10, "loss": 1.0}
 
 
 def test_guard_sees_spikes_and_gives_up_on_divergence() -> None:

@@ -181,11 +181,11 @@ def fit(
                     state = _look(window, guard, snapshot, state, hooks, clock, world)
                     guard.history = state.history
                     window = Window()
-                    snapshot.take(state)
                     if now.stop:
                         hooks.save(state)
                         raise Interrupted(signal.Signals(now.stop).name, state.step)
                     _between(model, state, hooks, _decide(world, clock, state, hooks, stop))
+                    snapshot.take(state)  # with what was seen just now: going back must not forget a look
                     now = _decide(world, clock, state, hooks, stop)
         return state
     finally:
