@@ -87,11 +87,18 @@ def test_a_text_that_was_read_once_is_not_known_by_heart(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "said"), [("electra", "replaced tokens become harder"), ("gpt", "no text is held out")]
+    ("recipe", "settings", "said"),
+    [
+        ("electra", [], "replaced tokens become harder"),
+        ("gpt", [], "no text is held out"),
+        ("gpt", ["optimizer.ema=0.9"], "take one of them"),
+    ],
 )
-def test_what_cannot_be_judged_is_refused(tmp_path: Path, recipe: str, said: str) -> None:
+def test_what_cannot_be_judged_is_refused(tmp_path: Path, recipe: str, settings: list[str], said: str) -> None:
     text = make_text(tmp_path / "text.txt", 40)
-    if recipe == "gpt":
+    if "held out" in said:
         text.write_text("a b\n", encoding="utf-8")
     with pytest.raises(SesameError, match=said):
-        sesame.pretrain(recipe, text, tmp_path / "run", size="tiny", steps=2, settings=["evaluation.best=true"])
+        sesame.pretrain(
+            recipe, text, tmp_path / "run", size="tiny", steps=2, settings=["evaluation.best=true", *settings]
+        )

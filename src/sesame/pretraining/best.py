@@ -22,6 +22,10 @@ def check_measure(recipe: Recipe, held_out: bool, sharded: bool) -> None:
     """Refuse `evaluation.best` where nothing can be judged or brought back."""
     if "rtd" in recipe.objectives:
         raise SesameError("evaluation.best: replaced tokens become harder as the generator learns; leave it out")
+    if recipe.optimizer.ema:
+        raise SesameError(
+            "evaluation.best judges the weights, not the mean that optimizer.ema makes of them; take one of them"
+        )
     if not held_out:
         raise SesameError("evaluation.best: no text is held out to judge by; give some with --valid, or leave it out")
     if sharded:
