@@ -115,6 +115,7 @@ def describe(train: Sequence[Example], valid: Sequence[Example], test: Sequence[
     return [
         *_balance(train, task),
         *_duplicates(train),
+        *_single(valid, task),
         *_overlap(train, valid, "validation"),
         *_overlap(train, test, "test"),
         *(_pieces(train, valid, "validation") if task != "qa" else ()),  # a context has many questions
@@ -177,6 +178,19 @@ def _duplicates(train: Sequence[Example]) -> Iterable[str]:
         yield (
             f"warning: same text with different labels: {len(unlike):,} training texts, first {unlike[0][0].place} and "
             f"{first.place}"
+        )
+
+
+def alike(examples: Sequence[Example], task: str) -> bool:
+    """Whether several rows are one text again and again, to which any model gives one answer; tags it gives to words."""
+    return task != "tag" and len(examples) > 1 and len({(row.text, row.pair, row.options) for row in examples}) == 1
+
+
+def _single(valid: Sequence[Example], task: str) -> Iterable[str]:
+    if alike(valid, task):
+        yield (
+            f"warning: all {len(valid):,} validation rows have the same text, so no model can give them different answers; "
+            "give others with --valid"
         )
 
 
