@@ -8,7 +8,8 @@ import transformers
 from benchmarks.kill_resume import make_text
 
 import sesame
-from sesame.checkpoint.folder import load_parts
+from sesame.backbones import TaggerConfig, build_backbone
+from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.errors import SesameError
 from sesame.finetuning.adaptation import _recipe, adaptable
 from sesame.finetuning.framing import open_start
@@ -91,8 +92,12 @@ def test_kinds_that_cannot_be_adapted_are_told(folder: Path) -> None:
             "skip-thought", [str(folder / "text.txt")], out, size="tiny", steps=1, settings=settings[1:], device="cpu"
         )
     )
-    with pytest.raises(SesameError, match="cannot be adapted"):
+    with pytest.raises(SesameError, match=r"cannot be adapted.*`sesame pretrain skip-thought --start"):
         _recipe(str(out))
+    (folder / "tagger").mkdir()
+    save_parts(folder / "tagger", Parts(build_backbone(TaggerConfig(vocab=97))))  # which no recipe trains
+    with pytest.raises(SesameError, match=r"leave --text out$"):
+        _recipe(str(folder / "tagger"))
     assert not adaptable(open_start(str(out)))
     for recipe in ("ulmfit", "elmo"):  # settings of a backbone change nothing of a model that exists
         with pytest.raises(SesameError, match="or --start from"):
