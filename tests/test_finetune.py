@@ -419,7 +419,7 @@ def test_a_text_of_unknown_words_is_told(begin: Path, tmp_path: Path, capsys: py
     rows = [("ปลา นก w1", "b") if number % 2 else ("หมา แมว", "a") for number in range(40)]
     train = write_csv(tmp_path / "train.csv", [("text", "label"), *rows])
     results = run(begin, tmp_path / "run", "classify", str(train), str(train), settings=SHORT)
-    told = "warning: 80% of the tokens of the training texts are unknown words"
+    told = "warning: 80 % of the tokens of the training texts are unknown words"
     assert told in capsys.readouterr().err
     assert any(told in note for note in results["data"]["notes"])
 

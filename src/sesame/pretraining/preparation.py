@@ -176,8 +176,8 @@ def _say_single(recipe: Recipe, parts: Sequence[Part]) -> None:
     share = float((sizes == 1).mean()) if len(sizes) > 1 else 0.0
     if "nsp" in recipe.objectives and share > 0.5:
         say(
-            f"warning: {share:.0%} of the documents are a single sentence, which has no next one to predict; put blank lines "
-            "only between documents, or set objectives.nsp=false"
+            f"warning: {100 * share:.0f} % of the documents are a single sentence, which has no next one to predict; put "
+            "blank lines only between documents, or set objectives.nsp=false"
         )
 
 
