@@ -31,9 +31,9 @@ import torch
 
 import report
 import sesame
-from sesame.agreement import of_vectors
 from sesame.data.docstrings import documents
 from sesame.data.readers import read_documents
+from sesame.fewer_bits import of_vectors
 from sesame.tasks import streams
 
 Vectors = npt.NDArray[np.float32]

@@ -193,6 +193,16 @@ def test_a_finished_run_is_not_done_again(taught: Path, tmp_path: Path, capsys: 
     assert "finished already" in capsys.readouterr().err
     with pytest.raises(SesameError, match="holds another run"):
         sesame.finetune(folder / "start", "seq2seq", folder / "train.tsv", taught, **(again | {"prefix": "say: "}))
+    kept = (folder / "train.tsv").read_text()
+    try:
+        (folder / "train.tsv").write_text(kept.replace("\t", "\tthe ", 1))
+        with pytest.raises(SesameError, match="changed since this run began"):
+            sesame.finetune(folder / "start", "seq2seq", folder / "train.tsv", taught, **again)
+        (folder / "train.tsv").unlink()
+        sesame.finetune(folder / "start", "seq2seq", folder / "train.tsv", taught, **again)
+        assert "finished already" in capsys.readouterr().err
+    finally:
+        (folder / "train.tsv").write_text(kept)
 
 
 @pytest.mark.slow

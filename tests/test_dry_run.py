@@ -156,11 +156,11 @@ def test_a_good_plan_has_no_warnings() -> None:
     ("changes", "said"),
     [
         ({"passes": 57.0}, "read 57 times"),
-        ({"passes": 0.12}, "only 12% of the text"),
+        ({"passes": 0.12}, "only 12 % of the text"),
         ({"tokens": 1e6}, "1 tokens for each parameter"),
         ({"tokens": 1e9}, "a larger --size or a shorter run"),
         ({"steps": 7}, "only 7 steps"),
-        ({"stages": [replace(STAGE, padding=0.3)]}, "30% of the places are padding"),
+        ({"stages": [replace(STAGE, padding=0.3)]}, "30 % of the places are padding"),
         ({"stages": [replace(STAGE, loading=1.5)]}, "the device will wait"),
     ],
 )

@@ -318,17 +318,43 @@ def test_nothing_is_chosen_by_the_test_data(begin: Path, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_collapse_is_noticed_and_trained_again(begin: Path, tmp_path: Path) -> None:
-    """All texts are the same, so every try gives one answer, on any machine; the notes and the report say so."""
-    train, valid = tmp_path / "train.csv", tmp_path / "valid.csv"
-    for file, rows in ((train, 40), (valid, 20)):
-        file.write_text("text,label\n" + "red sun,good\nred sun,bad\n" * (rows // 2))
-    results = run(begin, tmp_path / "run", "classify", train, valid, settings=SHORT)
+    """All texts are the same tokens, so every try gives one answer, on any machine; the notes and the report say so."""
+    train, valid = spaces_apart(tmp_path)
+    results = run(begin, tmp_path / "run", "classify", train, valid, settings=[*SHORT, "epochs=5"])
     (seed,) = results["seeds"]
     assert seed["collapsed"]
     assert seed["attempts"] == 3
     assert seed["folder"] == "seed-0/again-2"
-    assert "collapsed to one answer 3 times" in " ".join(results["data"]["notes"])
+    assert "collapsed to one answer 3 times; lower the rate or give more labels" in " ".join(results["data"]["notes"])
     assert (tmp_path / "run" / "report.html").is_file()
+
+
+def spaces_apart(folder: Path) -> tuple[str, str]:
+    """Texts that differ in their spaces only, which the tokenizer does not see."""
+    train, valid = folder / "train.csv", folder / "valid.csv"
+    for file, rows in ((train, 40), (valid, 20)):
+        file.write_text("text,label\n" + "red sun,good\nred  sun,bad\n" * (rows // 2))
+    return str(train), str(valid)
+
+
+def test_a_collapse_after_few_steps_is_told_to_train_longer(begin: Path, tmp_path: Path) -> None:
+    """Two steps away from its start no model has learnt anything, at whatever rate and of however many labels."""
+    train, valid = spaces_apart(tmp_path)
+    results = run(begin, tmp_path / "run", "classify", train, valid, settings=[*SHORT, "epochs=0.4"])
+    assert "collapsed to one answer 3 times; train longer than 2 steps (--epochs)" in results["data"]["notes"][-1]
+
+
+def test_one_text_to_validate_by_is_no_collapse(begin: Path, tmp_path: Path) -> None:
+    """Few texts in many rows: what is kept aside is one of them, to which every model gives one answer."""
+    texts = ("red sun", "old moon", "w1 w2", "w3", "w4 w5", "w6")
+    rows = [(text, f"{number + at / 10}") for number in range(13) for at, text in enumerate(texts)]
+    train = write_csv(tmp_path / "train.csv", [("text", "score"), *rows])
+    results = run(begin, tmp_path / "run", "regress", str(train), None, settings=SHORT)
+    notes = " ".join(results["data"]["notes"])
+    assert "warning: all 13 validation rows have the same text" in notes
+    assert "give others with --valid" in notes
+    assert "collapsed" not in notes
+    assert results["seeds"][0]["attempts"] == 1
 
 
 @pytest.mark.slow
@@ -393,7 +419,7 @@ def test_a_text_of_unknown_words_is_told(begin: Path, tmp_path: Path, capsys: py
     rows = [("ปลา นก w1", "b") if number % 2 else ("หมา แมว", "a") for number in range(40)]
     train = write_csv(tmp_path / "train.csv", [("text", "label"), *rows])
     results = run(begin, tmp_path / "run", "classify", str(train), str(train), settings=SHORT)
-    told = "warning: 80% of the tokens of the training texts are unknown words"
+    told = "warning: 80 % of the tokens of the training texts are unknown words"
     assert told in capsys.readouterr().err
     assert any(told in note for note in results["data"]["notes"])
 

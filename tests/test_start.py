@@ -8,7 +8,8 @@ import transformers
 from benchmarks.kill_resume import make_text
 
 import sesame
-from sesame.checkpoint.folder import load_parts
+from sesame.backbones import TaggerConfig, build_backbone
+from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.errors import SesameError
 from sesame.finetuning.adaptation import _recipe, adaptable
 from sesame.finetuning.framing import open_start
@@ -83,7 +84,7 @@ def test_the_models_own_tokenizer_may_be_named(folder: Path) -> None:
     pretrain(wishes(folder, "adapt", "fourth", folder / "roberta", more, tokenizer=same))
 
 
-def test_kinds_that_cannot_be_adapted_are_told(folder: Path) -> None:
+def test_kinds_that_cannot_be_adapted_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ("backbone.cell=16", "tokenizer.size=300", "stages.main.batch=4")
     out = folder / "skip"
     pretrain(
@@ -91,12 +92,20 @@ def test_kinds_that_cannot_be_adapted_are_told(folder: Path) -> None:
             "skip-thought", [str(folder / "text.txt")], out, size="tiny", steps=1, settings=settings[1:], device="cpu"
         )
     )
-    with pytest.raises(SesameError, match="cannot be adapted"):
+    with pytest.raises(SesameError, match=r"cannot be adapted.*`sesame pretrain skip-thought --start"):
         _recipe(str(out))
+    (folder / "tagger").mkdir()
+    save_parts(folder / "tagger", Parts(build_backbone(TaggerConfig(vocab=97))))  # which no recipe trains
+    with pytest.raises(SesameError, match=r"leave --text out$"):
+        _recipe(str(folder / "tagger"))
     assert not adaptable(open_start(str(out)))
-    for recipe in ("ulmfit", "elmo"):  # settings of a backbone change nothing of a model that exists
-        with pytest.raises(SesameError, match="or --start from"):
-            pretrain(wishes(folder, recipe, f"{recipe}-skip", out))
+    with monkeypatch.context() as before_the_text:
+        before_the_text.setattr(
+            "sesame.pretraining.preparation.build_store", lambda *_, **__: pytest.fail("was encoded")
+        )
+        for recipe in ("ulmfit", "elmo"):  # settings of a backbone change nothing of a model that exists
+            with pytest.raises(SesameError, match="or --start from"):
+                pretrain(wishes(folder, recipe, f"{recipe}-skip", out))
     assert adaptable(open_start(str(folder / "gpt2")))
 
 

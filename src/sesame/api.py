@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sesame import agreement
+from sesame import fewer_bits
 from sesame.backbones import Backbone, Encoder, EncoderDecoder
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
@@ -43,7 +43,7 @@ ENGINES = ("torch", "onnx")
 class Loaded:
     """A model that can answer.
 
-    Fewer bits than 32 are compared with 32 at the first answer of each kind (`sesame.agreement`), and refused if they
+    Fewer bits than 32 are compared with 32 at the first answer of each kind (`sesame.fewer_bits`), and refused if they
     agree too little, unless `accept`.
     """
 
@@ -91,8 +91,8 @@ class Loaded:
                 return fill(self._computer(precision, "fill"), head, table, self.tokenizer, texts, top, self.limit)
 
         if self._unsure("fill"):
-            sample = agreement.sample_masks(texts, self.tokenizer.roles["mask"])
-            found = agreement.of_masks(ask(self.precision, sample, 5), ask("fp32", sample, 5))
+            sample = fewer_bits.sample_masks(texts, self.tokenizer.roles["mask"])
+            found = fewer_bits.of_masks(ask(self.precision, sample, 5), ask("fp32", sample, 5))
             self._settle("fill", found)
         return ask(self.precision, texts, top)
 
@@ -134,9 +134,9 @@ class Loaded:
                 )  # fmt: skip
 
         if self._unsure(chosen.name):
-            sample = agreement.sample_examples(examples, chosen.config.kind, chosen.config.pair)
+            sample = fewer_bits.sample_examples(examples, chosen.config.kind, chosen.config.pair)
             both = [ask(precision, sample, 0.0, False) for precision in (self.precision, "fp32")]
-            self._settle(chosen.name, agreement.of_replies(*both))
+            self._settle(chosen.name, fewer_bits.of_replies(*both))
         return ask(self.precision, examples, abstain, progress)
 
     def embed(
@@ -156,8 +156,8 @@ class Loaded:
                 )
 
         if self._unsure("embed"):
-            sample = agreement.sample_texts(texts)
-            self._settle("embed", agreement.of_vectors(ask(self.precision, sample, False), ask("fp32", sample, False)))
+            sample = fewer_bits.sample_texts(texts)
+            self._settle("embed", fewer_bits.of_vectors(ask(self.precision, sample, False), ask("fp32", sample, False)))
         return ask(self.precision, texts, progress)
 
     def _embed(
@@ -300,7 +300,7 @@ class Loaded:
         """Fewer bits of this model were not compared yet; an exported graph was, when it was written."""
         return self.precision != "fp32" and what not in self.agreed and not exported(self.folder)
 
-    def _settle(self, what: str, found: agreement.Agreement) -> None:
+    def _settle(self, what: str, found: fewer_bits.Agreement) -> None:
         self.fast.pop("fp32", None)  # they were here to compare with
         self.graphs.pop("fp32", None)
         found.judge(self.precision, self.accept)

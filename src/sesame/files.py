@@ -67,6 +67,22 @@ _ASIDE = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<kind>part|old)")
 
 
 _half_written: set[Path] = set()  # by this process, now
+_claimed: list[Path] = []  # the folders of runs that this process works on
+
+
+@contextmanager
+def going_on(run: Path) -> Iterator[None]:
+    """Whatever stops the process within, the same command goes on with this run."""
+    _claimed.append(run)
+    try:
+        yield
+    finally:
+        _claimed.remove(run)
+
+
+def goes_on() -> bool:
+    """Whether the command that is running now can go on where it is stopped; most keep nothing, and begin anew."""
+    return bool(_claimed)
 
 
 def abandon() -> None:

@@ -148,7 +148,7 @@ def test_documents_of_one_sentence_are_told(cli: Cli, text: Path, tmp_path: Path
     """Tweets: next-sentence prediction learnt to say "unrelated" always, and its accuracy looked splendid."""
     tweets = [line for line in text.read_text(encoding="utf-8").split("\n") if line]
     (tmp_path / "tweets.txt").write_text("\n\n".join(tweets), encoding="utf-8")
-    told = "100% of the documents are a single sentence, which has no next one to predict"
+    told = "100 % of the documents are a single sentence, which has no next one to predict"
     assert told in cli(*pretrain(tmp_path / "tweets.txt", tmp_path / "run")).fine().err
     bare = cli(*pretrain(tmp_path / "tweets.txt", tmp_path / "bare", "--set", "objectives.nsp=false")).fine().err
     assert "single sentence" not in bare

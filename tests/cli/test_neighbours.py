@@ -156,6 +156,7 @@ def test_two_senses_come_apart(seed: int) -> None:
     near = nearest(vectors, 3)
     assert (truth[near.rows] == truth[:, None]).all()
     assert near.rows.shape == (19, 3)
+    assert nearest(np.concatenate([vectors, 3 * vectors]), 38).cosines.max() <= 1  # rounding makes 1.0000001
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -133,7 +133,7 @@ def test_phrases_of_training_texts_are_told() -> None:
 def test_description_of_other_tasks() -> None:
     assert "from 0 to 4, on average 2" in describe(rows(("a", 0.0), ("b", 4.0)), [], [], "regress")[0]
     tags = rows(*((f"a {n}", ("B-PER", "O")) for n in range(9)))
-    assert '1 entity types; biggest "PER" in 9 rows (100.0 %)' in describe(tags, [], [], "tag")[0]
+    assert '1 entity type; biggest "PER" in 9 rows (100.0 %)' in describe(tags, [], [], "tag")[0]
     unseen = rows(("b", ("B-LOC", "I-LOC")))
     assert '"LOC"' in describe(tags, unseen, [], "tag")[-1]
     assert "50.0 % of them without" in describe(rows(("a", ()), ("b", (Answer("b", 0),))), [], [], "qa")[0]

@@ -267,3 +267,12 @@ def test_neighbors_are_those_of_the_greatest_cosine() -> None:
     assert [word for word, _ in found] == ["b", "c", "d"]
     assert found[0][1] == pytest.approx(0.9 / np.hypot(0.9, 0.1))
     assert found[-1][1] == pytest.approx(-1.0)
+
+
+def test_no_cosine_is_above_one() -> None:
+    """Of equal vectors 32 bits may make 1.0000001."""
+    rows = np.random.default_rng(0).normal(size=(50, 30)).astype(np.float32)
+    words = tuple(f"{side}{number}" for side in "ab" for number in range(50))
+    vectors = Vectors(words, np.concatenate([rows, 3 * rows]))
+    near = [cosine for word in words[:50] for _, cosine in vectors.neighbors(word, 1)]
+    assert max(near) == 1.0

@@ -8,6 +8,7 @@ from sesame.checkpoint.folder import Parts, save_parts
 from sesame.errors import SesameError
 from sesame.evaluate.judge import judge
 from sesame.evaluate.results import tables
+from sesame.evaluate.scoring import figure
 from sesame.tasks import TaskConfig, build_task
 from tests.tasks.toys import encoder, noise, toy_tokenizer, write_csv
 
@@ -35,6 +36,12 @@ def test_one_label_is_not_compared_with_several(tmp_path: Path) -> None:
         assert judge(model, data, against=model, device="cpu")["versus"]["difference"] == 0
         with pytest.raises(SesameError, match="compare like with like"):
             judge(model, data, against=other, device="cpu")
+
+
+def test_how_many_questions_is_a_count() -> None:
+    """Beside exact 0.5000 stood HasAns_total 40.0000."""
+    assert [figure(name, 40.0) for name in ("total", "HasAns_total")] == ["40", "40"]
+    assert figure("exact", 0.5) == "0.5000"
 
 
 def test_confusions_of_thousands_of_classes_are_those_that_occur() -> None:

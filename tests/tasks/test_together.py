@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sesame
-from sesame import agreement
+from sesame import fewer_bits
 from sesame.api import Loaded
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts
@@ -115,7 +115,7 @@ def test_fewer_bits_say_how_they_agree(precision: Any, capsys: pytest.CaptureFix
     loaded, exact = model(precision=precision), model()
     a, b = loaded.embed(texts()), exact.embed(texts())
     assert 0 < np.abs(a - b).max() < 0.2
-    assert agreement.of_vectors(a, b).share > 0.99
+    assert fewer_bits.of_vectors(a, b).share > 0.99
     said = capsys.readouterr().err
     assert f"{precision} against fp32 on 30 texts: Spearman 0.99" in said or "Spearman 1.0000" in said
     loaded.embed(texts(3))
@@ -147,7 +147,7 @@ def test_every_task_can_be_compared(name: str, capsys: pytest.CaptureFixture[str
     kind = KINDS[name].kind
     loaded = model(KINDS[name], precision="int8", accept=True)
     assert len(loaded.predict(examples(kind)[:2])) == 2
-    assert f"int8 against fp32 on {1 + len(agreement.ENGLISH)} texts" in capsys.readouterr().err
+    assert f"int8 against fp32 on {1 + len(fewer_bits.ENGLISH)} texts" in capsys.readouterr().err
 
 
 def test_agreement_counts() -> None:
@@ -156,12 +156,12 @@ def test_agreement_counts() -> None:
         {"label": "a", "probabilities": {"a": 0.8, "b": 0.2}},
         {"label": "a", "probabilities": {"a": 0.6, "b": 0.4}},
     ]
-    found = agreement.of_replies(replies, others)
+    found = fewer_bits.of_replies(replies, others)
     assert (found.share, round(found.change or 0, 6)) == (0.5, 0.4)
     masks = [[Filled(0, 1, ["x", "y"], [0.6, 0.3])]]
-    assert agreement.of_masks(masks, [[Filled(0, 1, ["y", "x"], [0.5, 0.4])]]).share == 0.0
-    assert agreement.of_replies([{"value": v} for v in (1, 2, 3)], [{"value": v} for v in (1, 5, 9)]).share == 1.0
-    assert agreement.spread(range(1000), 4) == [0, 250, 500, 750]
+    assert fewer_bits.of_masks(masks, [[Filled(0, 1, ["y", "x"], [0.5, 0.4])]]).share == 0.0
+    assert fewer_bits.of_replies([{"value": v} for v in (1, 2, 3)], [{"value": v} for v in (1, 5, 9)]).share == 1.0
+    assert fewer_bits.spread(range(1000), 4) == [0, 250, 500, 750]
 
 
 @given(st.lists(st.integers(1, 600), min_size=1, max_size=200), st.integers(1, 8))

@@ -1,6 +1,6 @@
 """The model card: what a stranger must know of a model, written by the run itself."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sesame import __version__
@@ -29,7 +29,7 @@ Text:
 |---|---|
 {scores}
 
-Open it with `sesame.load(folder)` or with `transformers.AutoModel.from_pretrained(folder)`.
+Open it with `sesame.load(folder)`.
 """
 
 
@@ -61,7 +61,7 @@ validation data. All settings are in `sesame.toml`.
 |---|---|---|---|
 {table}
 
-Open it with `sesame.load(folder).predict(texts)`, or with transformers' matching AutoModel class.
+Open it with `sesame.load(folder).predict(texts)`.
 """
 
 
@@ -93,8 +93,20 @@ Started from `{results["model"]}`, trained on `{data["train"]}` ({data["rows"]["
 Answers by {search["beams"]} beams, length penalty {search["alpha"]}. Signatures of sacrebleu:
 {signatures}
 
-Open it with `sesame translate folder`, or with `transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)`.
+Open it with `sesame translate folder`.
 """
+
+
+def in_transformers(described: Mapping[str, Any], tasks: Collection[str], lead: str | None) -> str:
+    """The end of a card: what transformers opens of a folder, whose config.json is `described`; it holds the task `lead`."""
+    if described["model_type"] == "sesame":
+        return "\nNo class of transformers computes it.\n"
+    opened = f"`transformers.{described['architectures'][0]}.from_pretrained(folder)`"
+    if tasks and lead is None:
+        return f"\nNo class of transformers computes what it was taught; {opened} opens the model below it.\n"
+    others = [name for name in tasks if name != lead]
+    only = f" and answers {lead}; for {', '.join(others)} take Sesame" if others else ""
+    return f"\n{opened} opens it too{only}.\n"
 
 
 def _percent(found: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sesame.backbones import Backbone, Encoder, build_backbone
+from sesame.checkpoint.cards import in_transformers
 from sesame.checkpoint.heads import kept, pretrained_heads, read_speaking, speaking
 from sesame.checkpoint.hf import FAMILIES, check_whole, find_family, native
 from sesame.checkpoint.names import Row, export_state, import_state
@@ -72,7 +73,7 @@ class Parts:
 
 def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = None, card: str = "") -> None:
     """Write the folder's files into `folder`, which exists; the caller makes it appear in one piece."""
-    named, described = _under_names(parts)
+    named, described, lead = _under_names(parts)
     if parts.tokenizer is not None:
         tokenizer = _for_model(parts.tokenizer, parts.backbone, _padding(parts))
         cut = _continues(parts) and around(tokenizer)[1]
@@ -83,13 +84,14 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
     described["torch_dtype"] = "float32" if all(t.dtype == torch.float32 for t in named.values()) else "float64"
     write_json(folder / "config.json", described)
     save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
-    write_whole(folder / "README.md", card or "# A model made with Sesame\n")
+    end = in_transformers(described, parts.tasks, lead)
+    write_whole(folder / "README.md", (card or "# A model made with Sesame\n") + end)
     if recipe is not None:
         write_whole(folder / "sesame.toml", dump_toml(recipe))
 
 
-def _under_names(parts: Parts) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """All tensors as they are written, and config.json, under a family's names or ours."""
+def _under_names(parts: Parts) -> tuple[dict[str, Tensor], dict[str, Any], str | None]:
+    """All tensors as they are written, and config.json, under a family's names or ours; the task that its class holds."""
     config = parts.backbone.config
     owned = {name for task in parts.tasks.values() for name in task.heads()}
     heads, output = set(parts.heads) - owned, next(iter(speaking(parts.heads).values()), None)
@@ -99,7 +101,7 @@ def _under_names(parts: Parts) -> tuple[dict[str, Tensor], dict[str, Any]]:
     specials |= {} if parts.tokenizer is None else special_ids(parts.tokenizer)
     if family is None:
         described = {"model_type": OWN} | write_own(config, parts.heads) | describe(parts.tasks, None) | specials
-        return {name: row.contiguous() for name, row in state.items()}, described
+        return {name: row.contiguous() for name, row in state.items()}, described, None
     _, module = family
     lead = None if output is not None else leading(parts.tasks, module, config)
     table = module.table(config, None if lead is None else (lead.name, lead.config.kind))
@@ -112,7 +114,7 @@ def _under_names(parts: Parts) -> tuple[dict[str, Tensor], dict[str, Any]]:
         module.write_head(output, described)
     module.finish(named, described)
     named |= {OURS + name: state[name].contiguous() for name in beside}
-    return named, described | describe(parts.tasks, lead, described)
+    return named, described | describe(parts.tasks, lead, described), None if lead is None else lead.name
 
 
 def wanted_family(parts: Parts) -> str:

@@ -31,7 +31,17 @@ from sesame.checkpoint.folder import Parts, save_parts
 from sesame.checkpoint.shards import read_shards, write_shards
 from sesame.config import dump_toml, read_toml
 from sesame.errors import SesameError
-from sesame.files import disk_errors, full_disk, is_aside, read_json, tidy, whole_folder, write_json, write_whole
+from sesame.files import (
+    disk_errors,
+    full_disk,
+    going_on,
+    is_aside,
+    read_json,
+    tidy,
+    whole_folder,
+    write_json,
+    write_whole,
+)
 from sesame.progress import say
 from sesame.train.optim import Optimizer, load_optimizer, optimizer_tensors
 from sesame.train.parallel import ALONE, World
@@ -59,6 +69,7 @@ class Run:
         """Start a run in an empty or new folder, or go on with the same run; refuse everything else."""
         run = cls(folder, identity, world)
         with ExitStack() as stack:
+            stack.enter_context(going_on(folder))
             with disk_errors(folder):
                 new = world.first and run._open(stack)
             world.wait()

@@ -12,7 +12,7 @@ import typer
 from sesame.cli import answers, evaluate, explain, models, pictures, prepare, runs, serve, speak, teach, train, vectors
 from sesame.cli.show import complain
 from sesame.errors import SesameError
-from sesame.files import abandon
+from sesame.files import abandon, goes_on
 from sesame.progress import speaks
 
 # Threads of PyTorch that wait asleep, not spinning: beside other work on the machine a step is twice as fast.
@@ -64,7 +64,8 @@ def _leave(number: int, frame: object) -> None:
 
     Raising an exception here could be swallowed by whatever runs at the moment, or end in a traceback.
     """
-    complain(f"stopped by {signal.Signals(number).name}; run the same command again to go on")
+    again = "; run the same command again to go on" if goes_on() else ""
+    complain(f"stopped by {signal.Signals(number).name}{again}")
     abandon()
     os._exit(128 + number)
 

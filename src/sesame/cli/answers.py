@@ -165,4 +165,4 @@ def embed(
     else:
         with whole_file(out) as handle:
             np.save(handle, vectors)
-        say(f"{out}: {vectors.shape[0]:,} vectors of {vectors.shape[1]}")
+        say(f"{out}: {len(vectors):,} vector{'' if len(vectors) == 1 else 's'} of {vectors.shape[1]}")

@@ -144,8 +144,8 @@ def _report(meta: dict[str, Any], seconds: float) -> None:
     )
     if meta["unknown"] > UNKNOWN * meta["tokens"]:
         say(
-            f"{meta['unknown'] / meta['tokens']:.0%} of the tokens are unknown words, of which nothing can be learnt: "
-            "`sesame doctor TEXT --tokenizer ...` tells which; tokenizer.kind=unigram knows every letter"
+            f"{100 * meta['unknown'] / meta['tokens']:.0f} % of the tokens are unknown words, of which nothing can be "
+            "learnt: `sesame doctor TEXT --tokenizer ...` tells which; tokenizer.kind=unigram knows every letter"
         )
 
 

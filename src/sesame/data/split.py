@@ -115,6 +115,7 @@ def describe(train: Sequence[Example], valid: Sequence[Example], test: Sequence[
     return [
         *_balance(train, task),
         *_duplicates(train),
+        *_single(valid, task),
         *_overlap(train, valid, "validation"),
         *_overlap(train, test, "test"),
         *(_pieces(train, valid, "validation") if task != "qa" else ()),  # a context has many questions
@@ -140,10 +141,14 @@ def _balance(train: Sequence[Example], task: str) -> Iterable[str]:
         yield f"{rows:,} training questions; always choosing the most frequent position is right in {_percent(most, rows)}"
     else:
         counts = Counter(name for example in train for name in set(_classes(example, task)))
-        yield from _class_balance(counts, rows, "entity types" if task == "tag" else "classes")
+        yield from _class_balance(
+            counts, rows, ("entity type", "entity types") if task == "tag" else ("class", "classes")
+        )
 
 
-def _class_balance(counts: Counter[str], rows: int, what: str) -> Iterable[str]:
+def _class_balance(counts: Counter[str], rows: int, names: tuple[str, str]) -> Iterable[str]:
+    """`names` of what is counted: one of them, several."""
+    what = names[len(counts) != 1]
     if not counts:
         yield f"{rows:,} training rows without any of the {what}"
         return
@@ -154,7 +159,7 @@ def _class_balance(counts: Counter[str], rows: int, what: str) -> Iterable[str]:
         f'({_percent(counts[big], rows)}), smallest "{small}" in {counts[small]:,} ({_percent(counts[small], rows)})'
     )
     if rare := [name for name in ordered if counts[name] < _FEW]:
-        yield f"warning: {len(rare):,} of {len(counts):,} {what} have fewer than {_FEW} training rows: {_some(rare)}"
+        yield f"warning: {len(rare):,} of {len(counts):,} {names[1]} have fewer than {_FEW} training rows: {_some(rare)}"
 
 
 def _classes(example: Example, task: str) -> tuple[str, ...]:
@@ -177,6 +182,19 @@ def _duplicates(train: Sequence[Example]) -> Iterable[str]:
         yield (
             f"warning: same text with different labels: {len(unlike):,} training texts, first {unlike[0][0].place} and "
             f"{first.place}"
+        )
+
+
+def alike(examples: Sequence[Example], task: str) -> bool:
+    """Whether several rows are one text again and again, to which any model gives one answer; tags it gives to words."""
+    return task != "tag" and len(examples) > 1 and len({(row.text, row.pair, row.options) for row in examples}) == 1
+
+
+def _single(valid: Sequence[Example], task: str) -> Iterable[str]:
+    if alike(valid, task):
+        yield (
+            f"warning: all {len(valid):,} validation rows have the same text, so no model can give them different answers; "
+            "give others with --valid"
         )
 
 

@@ -160,7 +160,9 @@ class Vectors:
         if own is not None:
             near[own] = -np.inf
         order = np.lexsort((np.arange(len(near)), -near))[: min(count, len(near) - (own is not None))]
-        return [(self.words[row], float(near[row])) for row in order.tolist()]
+        return [
+            (self.words[row], min(float(near[row]), 1.0)) for row in order.tolist()
+        ]  # rounding may give a little more
 
 
 def _mean(rows: Matrix, weights: npt.NDArray[np.float64] | None = None) -> Matrix:

@@ -43,7 +43,10 @@ def range_of(metric: str) -> tuple[float, float]:
 
 
 def figure(metric: str, value: float) -> str:
-    """A score as a line of text has it: four decimals, but an error, which is as large as the numbers are, four digits."""
+    """A score as a line of text has it: four decimals, but an error, which is as large as the numbers are, four digits.
+    Beside the scores of questions stands how many there are."""
+    if metric.endswith("total"):
+        return f"{value:,.0f}"
     four = metric not in LOWER_IS_BETTER or value == 0 or 0.1 <= abs(value) < 1e6
     return f"{value:.4f}" if four else f"{value:.4g}"
 

@@ -66,7 +66,7 @@ def near_words(
         ]
     )
     order = np.argsort(-cosines, kind="stable")[:count]
-    return [Neighbor(words[row][0], words[row][1], float(cosines[row])) for row in order.tolist()]
+    return [Neighbor(words[row][0], words[row][1], min(float(cosines[row]), 1.0)) for row in order.tolist()]
 
 
 def _words(backbone: Backbone, tokenizer: Tokenizer, text: str, number: int) -> list[tuple[Occurrence, int]]:

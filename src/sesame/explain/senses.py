@@ -38,7 +38,7 @@ def nearest(vectors: Matrix, count: int) -> Near:
     near = moved @ moved.T
     np.fill_diagonal(near, -np.inf)
     rows = np.argsort(-near, axis=1, kind="stable")[:, :count]
-    return Near(rows, np.take_along_axis(plain @ plain.T, rows, 1))
+    return Near(rows, np.take_along_axis(plain @ plain.T, rows, 1).clip(-1, 1))
 
 
 def senses(vectors: Matrix, count: int | None = None, most: int = 8) -> Numbers:

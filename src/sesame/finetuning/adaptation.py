@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sesame.backbones import LSTM, Encoder, XLNet
+from sesame.backbones import LSTM, BiLM, Encoder, SkipThought, TransformerXL, XLNet
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.data.examples import Example
 from sesame.data.readers import read_documents
@@ -29,6 +29,11 @@ from sesame.text.template import around
 TRAIN = "train"  # stands for the texts of the training rows
 LENGTH = 128
 KINDS = (Encoder, XLNet, LSTM)  # what goes on with a text before it is taught
+RECIPES = {
+    BiLM: "elmo",
+    SkipThought: "skip-thought",
+    TransformerXL: "transformer-xl",
+}  # what goes on with one by itself
 
 
 def adapt(
@@ -70,9 +75,11 @@ def _recipe(model: str) -> tuple[str, list[str]]:
     """With what a model goes on, and the settings that depend on it."""
     parts = load_parts(model)
     if not isinstance(parts.backbone, KINDS):
+        recipe = parts.family if parts.backbone.answers and parts.family in ("t5", "bart") else None
+        recipe = next((name for kind, name in RECIPES.items() if isinstance(parts.backbone, kind)), recipe)
+        first = f", or go on pre-training it first (`sesame pretrain {recipe} --start {model}`)" if recipe else ""
         raise SesameError(
-            f"{model}: a model of this kind cannot be adapted to a text before it is taught; leave --text out, or go on "
-            "pre-training it with its own recipe (`sesame pretrain RECIPE --start MODEL`)"
+            f"{model}: a model of this kind cannot be adapted to a text before it is taught; leave --text out{first}"
         )
     longest = parts.backbone.config.max_length
     if isinstance(parts.backbone, LSTM):

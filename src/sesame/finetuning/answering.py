@@ -99,10 +99,18 @@ class Wishes:
         kept["also"] = list(self.also)
         return {key: value for key, value in kept.items() if value is not None and value != math.inf}
 
+    def files(self) -> list[Path]:
+        """All that is read."""
+        data = [self.train, self.valid, self.test, *(file for _, file in map(_also, self.also))]
+        return [path for one in data if one is not None for path in _paths(one)]
+
 
 def _resolved(data: str) -> str:
-    paths = [data] if Path(data).is_file() else data.split(",")
-    return ",".join(str(Path(path).resolve()) for path in paths)
+    return ",".join(str(path.resolve()) for path in _paths(data))
+
+
+def _paths(data: str) -> list[Path]:
+    return [Path(path) for path in ([data] if Path(data).is_file() else data.split(","))]
 
 
 def finetune(wishes: Wishes) -> Path:
@@ -126,10 +134,13 @@ def finetune(wishes: Wishes) -> Path:
         recipe = resolve(RECIPE, settings=settings)
         identity = {**recipe.to_dict(), "run": wishes.identity()}
         with Run.claim(wishes.out, identity, world) as run:
-            if (run.final / "config.json").is_file():
+            job, done = _Job(wishes, recipe, settings, start, run, world), (run.final / "config.json").is_file()
+            if done:
+                if all(file.is_file() for file in wishes.files()):  # a finished run may outlive its files
+                    job.read()
                 say(f"{run.final}: this run is finished already; nothing to do")
                 return run.final
-            _Job(wishes, recipe, settings, start, run, world).run_all()
+            job.run_all()
     return run.final
 
 
@@ -158,8 +169,7 @@ class _Job:
         self.folder = (run.folder / "pairs").resolve()
 
     def run_all(self) -> None:
-        parts = self._read()
-        self.run.bind([_sum(sides) for sides in parts.values()])
+        parts = self.read()
         if self.world.first:
             self._write(parts)
         self.world.wait()
@@ -173,8 +183,13 @@ class _Job:
 
     # ---- pairs -------------------------------------------------------------------------------------------------------
 
+    def read(self) -> dict[str, Sides]:
+        """train, valid and perhaps test; the run is bound to what they hold."""
+        parts = self._read()
+        self.run.bind([_sum(sides) for sides in parts.values()])
+        return parts
+
     def _read(self) -> dict[str, Sides]:
-        """train, valid and perhaps test."""
         w = self.wishes
         parts = {
             part: read_sides(data, w.source, w.target, w.prefix)

@@ -181,7 +181,7 @@ class Subject:
         share = pieces[True] / max(1, pieces.total())
         if share > UNKNOWN:
             self.note(
-                f"warning: {share:.0%} of the tokens of the training texts are unknown words, and teach nothing: "
+                f"warning: {100 * share:.0f} % of the tokens of the training texts are unknown words, and teach nothing: "
                 "`sesame doctor TEXT --tokenizer MODEL` tells which; take a model that was trained on such text"
             )
 

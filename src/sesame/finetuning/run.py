@@ -29,6 +29,7 @@ from sesame.checkpoint.cards import task_card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.hf import FAMILIES
 from sesame.checkpoint.run import Run
+from sesame.data.split import alike
 from sesame.errors import SesameError
 from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect, tune
@@ -48,6 +49,7 @@ from sesame.train.precision import Machine, choose_machine
 
 FEW = 10_000  # below so many examples one seed says little
 SEEDS = 5
+FEW_STEPS = 20  # in so few a model hardly leaves its start
 TRIES = 3  # trainings of a seed that collapses
 
 
@@ -132,10 +134,12 @@ class _Job:
         self.notes.append(sentence)
 
     def _note_collapses(self, found: Sequence[dict[str, Any]]) -> None:
+        steps = steps_of(self.transfer, self.lessons)
+        brief = f"train longer than {steps:,} step{'s' if steps > 1 else ''} (--epochs)"
+        remedy = brief if steps < FEW_STEPS else "lower the rate or give more labels"
         for result in found:
             if result["collapsed"]:
-                many = f"seed {result['seed']} collapsed to one answer {result['attempts']} times"
-                self._note(f"{many}; lower the rate or give more labels")
+                self._note(f"seed {result['seed']} collapsed to one answer {result['attempts']} times; {remedy}")
             elif result["attempts"] > 1:
                 self._note(f"seed {result['seed']} collapsed to one answer; it was trained again with other chance")
 
@@ -268,7 +272,7 @@ class _Job:
         said = {part: said_of(config, subject.answers(task, part, logits[part])) for part in logits}
         return {
             "scores": {part: score(config, gold[part], said[part]) for part in gold},
-            "collapsed": collapsed(config, gold["valid"], untuned),
+            "collapsed": collapsed(config, gold["valid"], untuned) and not alike(subject.parts["valid"], config.kind),
         }
 
     def _look(self, tasks: dict[str, Task], backbone: Any) -> dict[str, float]:

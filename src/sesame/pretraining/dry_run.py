@@ -263,7 +263,7 @@ def warnings(plan: Plan) -> list[str]:
             f"{MOST_PASSES} passes; bring more text or train shorter"
         )
     elif plan.passes < 1:
-        found.append(f"only {plan.passes:.0%} of the text is read: a longer run would see the rest")
+        found.append(f"only {100 * plan.passes:.0f} % of the text is read: a longer run would see the rest")
     if not RULE / FAR <= ratio <= RULE * FAR:
         remedy = "a smaller --size or a longer run" if ratio < RULE else "a larger --size or a shorter run"
         found.append(
@@ -273,7 +273,7 @@ def warnings(plan: Plan) -> list[str]:
     for stage in plan.stages:
         if stage.padding > 0.2:
             found.append(
-                f"stage {stage.name}: {stage.padding:.0%} of the places are padding; a shorter length wastes less"
+                f"stage {stage.name}: {100 * stage.padding:.0f} % of the places are padding; a shorter length wastes less"
             )
         if stage.loading > (4 if plan.device == "cuda" else 1):
             found.append(f"stage {stage.name}: batches are made more slowly than they are used; the device will wait")

@@ -38,7 +38,7 @@ def planned_steps(kept: Path, rows: int, batch: int, measure: Callable[[], float
     if steps < whole:
         say(
             f"a pass over the text takes {whole:,} steps, too many for {CPU_SECONDS / 60:g} minutes on this CPU: "
-            f"taking {steps:,} ({steps / whole:.0%}); a budget or a number of steps of your own changes that"
+            f"taking {steps:,} ({100 * steps / whole:.0f} %); a budget or a number of steps of your own changes that"
         )
     write_json(kept, {"steps": steps})
     return steps

@@ -32,6 +32,7 @@ from sesame.data.vector_files import read_vectors
 from sesame.data.vector_table import token_vectors
 from sesame.errors import SesameError
 from sesame.files import whole_file, whole_folder
+from sesame.nn.init import Undrawn
 from sesame.objectives import MaskedLMHead, Vocab
 from sesame.objectives import build as build_objectives
 from sesame.objectives.base import Together
@@ -79,10 +80,7 @@ class Ingredients:
             self._place(backbone, wishes.vectors)
         if wishes.freeze_vectors:
             backbone.token_table().requires_grad_(False)
-        vocab = vocab_of(self.tokenizer)
-        if self.speech is not None and self.speech.start:
-            vocab = replace(vocab, start=self.speech.start[0])
-        objective = build_objectives(recipe.objectives, backbone, vocab)
+        objective = _objectives(recipe, backbone, self.tokenizer, self.speech)
         untouched = {} if self.started is None else _take_heads(objective, self.started)
         if wishes.start and fresh:
             load_beside(objective, wishes.start)
@@ -133,6 +131,13 @@ class Ingredients:
         rows[: len(table)][seen] = table[seen]
 
 
+def _objectives(recipe: Recipe, backbone: Backbone, tokenizer: Tokenizer, speech: Speech | None) -> Together:
+    vocab = vocab_of(tokenizer)
+    if speech is not None and speech.start:
+        vocab = replace(vocab, start=speech.start[0])
+    return build_objectives(recipe.objectives, backbone, vocab)
+
+
 def _check_agreement(recipe: Recipe, backbone: Backbone) -> None:
     """R-Drop's two passes differ by dropout, be it the model's or the stage's; without it they are work for nothing."""
     if not getattr(recipe.objectives.get("seq2seq"), "agreement", 0):
@@ -176,8 +181,8 @@ def _say_single(recipe: Recipe, parts: Sequence[Part]) -> None:
     share = float((sizes == 1).mean()) if len(sizes) > 1 else 0.0
     if "nsp" in recipe.objectives and share > 0.5:
         say(
-            f"warning: {share:.0%} of the documents are a single sentence, which has no next one to predict; put blank lines "
-            "only between documents, or set objectives.nsp=false"
+            f"warning: {100 * share:.0f} % of the documents are a single sentence, which has no next one to predict; put "
+            "blank lines only between documents, or set objectives.nsp=false"
         )
 
 
@@ -191,6 +196,9 @@ def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Pat
         _check_settings(wishes, recipe, started)
     kept = run.folder / "tokenizer"
     tokenizer = _tokenizer(wishes, recipe, started, files, kept)
+    if started is not None:  # an objective that is for another kind of model says so now, not after hours of encoding
+        with Undrawn():
+            _objectives(recipe, started.backbone, tokenizer, started.speech)
     if started is None:  # a tokenizer that was made for another kind of model keeps its pieces
         tokenizer = _framed(tokenizer, recipe)
     if started is not None and wishes.extend:

@@ -243,7 +243,8 @@ class _Job:
             batches = (batch for step in (*range(REHEARSED), *stairs) for batch in loader.load(step, 0.0))
             shapes, seconds = rehearse(self.model, self.call, batches, self.machine)
             counted = "" if self.wishes.rehearse else "not "
-            say(f"stage {name}: {shapes} shapes compiled in {seconds:.0f} s, {counted}beside the budget")
+            many = "1 shape" if shapes == 1 else f"{shapes} shapes"
+            say(f"stage {name}: {many} compiled in {seconds:.0f} s, {counted}beside the budget")
         if self.wishes.ready is not None:
             self.wishes.ready()
         if self.wishes.rehearse:

@@ -15,7 +15,7 @@ from sesame.checkpoint.folder import OWN, Parts, has_plain_head, special_ids, wa
 from sesame.checkpoint.hf import find_family
 from sesame.checkpoint.onnx.check import BAR, LIMIT, SAMPLES, agreement, ask, random_batch, sample_batches
 from sesame.checkpoint.onnx.engine import FILE, OnnxEngine, check_precision
-from sesame.checkpoint.onnx.heads import EMBED, FILL, Head, build_model
+from sesame.checkpoint.onnx.heads import AS_IT_IS, EMBED, FILL, Head, build_model
 from sesame.checkpoint.onnx.int8 import quantized
 from sesame.checkpoint.tasks import describe, leading
 from sesame.errors import SesameError
@@ -49,7 +49,7 @@ def export(folder: Path, parts: Parts, head: Head, precision: str = "fp32", text
     if not report.difference <= LIMIT:  # also when it is not a number
         raise SesameError(
             f"the ONNX graph differs from the model by {report.difference:.1e}, more than {LIMIT:g}, and was not kept; "
-            "use the model with --engine torch"
+            + AS_IT_IS
         )
     if precision == "int8":
         model = quantized(model)

@@ -33,6 +33,7 @@ from sesame.tasks.layers import choose_layers
 from sesame.tasks.pooled import PooledTask
 
 FILL, EMBED = "fill", "embed"
+AS_IT_IS = "use this model as it is, without --to onnx or --engine onnx"
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ def choose_head(parts: Parts, task: str | None, place: str, layers: str = "last"
     if name in tasks:
         config = tasks[name].config
         if config.both:
-            raise SesameError(f"{place}: task {name} reads pairs in both orders, a graph in one; use --engine torch")
+            raise SesameError(f"{place}: task {name} reads pairs in both orders, a graph in one; {AS_IT_IS}")
         if config.pooling in ("concat", "rising"):
-            raise SesameError(f"{place}: task {name} pools by {config.pooling}, a graph does not; use --engine torch")
+            raise SesameError(f"{place}: task {name} pools by {config.pooling}, a graph does not; {AS_IT_IS}")
         return Head(config.kind, name, config.layers, config.pooling)
     if name == FILL:
         if "mlm" not in parts.heads:
@@ -80,7 +81,7 @@ def build_model(parts: Parts, head: Head) -> Any:
     """The encoder and one head as an onnx.ModelProto."""
     graph, encoder = Graph(), parts.backbone
     if not isinstance(encoder, Encoder):
-        raise SesameError("only encoders like BERT's can be written as ONNX; use this model with --engine torch")
+        raise SesameError(f"only encoders like BERT's can be written as ONNX; {AS_IT_IS}")
     options = head.kind == "choice"
     shape = ["batch_size", *(["num_choices"] if options else []), "sequence_length"]
     inputs = {name: shape for name in (IDS, MASK, SEGMENTS) if name != SEGMENTS or encoder.config.segments}
