@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from sesame.backbones import Encoder, EncoderConfig
 from sesame.config import build, dump_toml, merge, parse_setting
 from sesame.errors import SesameError
 from sesame.pretraining.run import Wishes, chosen_recipe, pretrain
-from sesame.recipe import check, how_scaled, read_recipe, recipe_names, resolve, scaled
+from sesame.recipe import check, how_scaled, passed_over, read_recipe, recipe_names, resolve, scaled
 from sesame.train.precision import Machine, choose_machine
 
 SIZES = {  # depth, width, heads: Devlin et al. 2018 and Turc et al. 2019
@@ -237,6 +237,44 @@ def test_a_users_recipe_takes_a_base(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ("sizes = 3", "sizes: expected a table of keys, found 3"),
+        ("sizes.tiny = 3", "sizes.tiny: expected a table"),
+        ("sizes.tiny.budget = 3", "sizes.tiny.budget: expected a table"),
+        ("budget.cpu = 3", "budget: cpu: expected a table"),
+        ("budget.gpu.steps = 3", "budget: unknown key 'gpu'; did you mean 'cpu'"),
+        ('size = ["tiny"]', "size is .* it must be a text in quotes"),
+        ('size = "tinny"', "unknown size 'tinny'; did you mean 'tiny'"),
+    ],
+)
+def test_layers_that_cannot_lie_over_a_recipe_are_told(tmp_path: Path, lines: str, complaint: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'base = "bert"\n{lines}\n')
+    with pytest.raises(SesameError, match=complaint):
+        resolve(str(file), budget=True)
+
+
+def test_who_writes_what_a_layer_of_the_base_says_otherwise_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('\ufeffbase = "bert"\nbackbone.depth = 6\noptimizer.rate = 3e-3\n', encoding="utf-8")
+    assert resolve(str(file)).backbone["depth"] == 2  # of tiny, the first size
+    assert "backbone.depth is 2, not 6" in passed_over(str(file), None, False, "cpu")
+    assert "optimizer.rate is 0.0005, not 0.003" in passed_over(str(file), "base", True, "cpu")
+    assert passed_over(str(file), None, False, "cpu", ["backbone.depth=4"]) == ""
+    with file.open("a") as lines:
+        lines.write("sizes.tiny.backbone.depth = 6\nbudget.cpu.optimizer.rate = 2e-3\n")
+    assert passed_over(str(file), None, True, "cpu") == passed_over("bert", "tiny", True, "cpu") == ""
+
+
+def test_a_model_too_large_for_memory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("A small text.\n\nAnother one.\n" * 200)
+    wishes = Wishes("bert", [str(tmp_path / "text.txt")], tmp_path / "run", size="tiny", steps=1)
+    with pytest.raises(SesameError, match="does not fit into this machine's memory; choose a smaller --size"):
+        pretrain(replace(wishes, settings=("backbone.inner=1000000000000",)))
+
+
+@pytest.mark.parametrize(
     ("settings", "complaint"),
     [
         (["optimizer.rat=1"], "did you mean 'rate'"),
@@ -252,6 +290,10 @@ def test_a_users_recipe_takes_a_base(tmp_path: Path) -> None:
         (["stages.long.length=1024"], "max_length"),
         (["backbone.width=100"], "does not divide|heads"),
         (["schedule.kind=linera"], "one of"),
+        (["backbone.kind=[1]"], "unknown kind"),
+        (["stages.shrt.batch=4"], "unknown stage 'shrt'; did you mean 'short'"),
+        (["steps=-5"], "steps is -5; it must be at least 1"),
+        (["objectives.mlm.weight=-1"], "objectives.mlm.weight is -1; it must not be below 0"),
     ],
 )
 def test_mistakes_are_named(settings: list[str], complaint: str) -> None:

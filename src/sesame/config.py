@@ -92,7 +92,7 @@ _KINDS = {int: "a whole number", float: "a number", str: "a text in quotes", boo
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows' editors begin files with a mark
     except FileNotFoundError:
         raise SesameError(f"{path}: no such file") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -5,7 +5,7 @@ Laid over it, in this order: the size, what changes under a wall-clock budget on
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -125,6 +125,23 @@ class Recipe:
         return plain | {"objectives": {name: dataclasses.asdict(config) for name, config in self.objectives.items()}}
 
 
+@dataclass(frozen=True)
+class Budgets:
+    """What lies over a recipe under a wall-clock budget, by device."""
+
+    cpu: dict[str, Any] = field(default_factory=dict)
+    cuda: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The part of a recipe's file that lies over the rest of it; `size` is taken where the user names none."""
+
+    size: str | None = None
+    sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    budget: Budgets = Budgets()
+
+
 def recipe_names() -> list[str]:
     folder = resources.files("sesame") / "recipes"
     return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
@@ -157,29 +174,63 @@ def resolve(
     settings: Sequence[str] = (),
 ) -> Recipe:
     """Lay size, budget and settings over a recipe, and check every key."""
-    table = read_recipe(name)
-    sizes, budgets = table.pop("sizes", {}), table.pop("budget", {})
-    chosen = size or table.pop("size", None) or next(iter(sizes), None)
-    table.pop("size", None)
-    if sizes:
-        if chosen not in sizes:
-            raise SesameError(unknown(str(chosen), sizes, f"recipe {name}", "size"))
-        table = merge(table, sizes[chosen])
-    if budget:
-        table = merge(table, budgets.get(device, {}))
-        table = merge(table, sizes.get(chosen, {}).get("budget", {}).get(device, {}))
-    table.pop("budget", None)
+    table = _layered(name, size, budget, device)
     for setting in settings:
         table = merge(table, parse_setting(setting))
     return check(table, f"recipe {name}")
 
 
+def _layered(name: str, size: str | None, budget: bool, device: str) -> dict[str, Any]:
+    """A recipe's table with its size over it, and over both what changes under a budget."""
+    table, place = read_recipe(name), f"recipe {name}"
+    layers = build(Layers, {key: table.pop(key) for key in ("size", "sizes", "budget") if key in table}, place)
+    budgets = [layers.budget]
+    if layers.sizes:
+        chosen = size or layers.size or next(iter(layers.sizes))
+        if chosen not in layers.sizes:
+            raise SesameError(unknown(chosen, layers.sizes, place, "size"))
+        above = dict(layers.sizes[chosen])
+        budgets.append(build(Budgets, above.pop("budget", {}), f"{place}: sizes.{chosen}.budget"))
+        table = merge(table, above)
+    for changes in budgets if budget else ():
+        table = merge(table, getattr(changes, device))
+    return table
+
+
+def passed_over(name: str, size: str | None, budget: bool, device: str, settings: Sequence[str] = ()) -> str:
+    """What a user's own file says and its base's size or budget says otherwise, in a sentence; "" where that is nothing.
+
+    The base's tables lie over the file by the order of the layers, which whoever writes `depth = 6` does not think of.
+    """
+    if not name.endswith(".toml"):
+        return ""
+    own, held = read_toml(Path(name)), dict(_leaves(_layered(name, size, budget, device)))
+    layers = [*own.pop("sizes", {}).values(), *own.pop("budget", {}).values()]
+    layers += [inner for layer in layers for inner in layer.get("budget", {}).values()]
+    meant = {key for layer in [*layers, *map(parse_setting, settings)] for key, _ in _leaves(layer)}
+    told = {key: value for key, value in _leaves(own) if key not in meant and held.get(key, value) != value}
+    lost = ", ".join(f"{key} is {held[key]!r}, not {value!r}" for key, value in told.items())
+    remedy = f"to change that, write it under [sizes] or [budget] of {name}, or --set it"
+    return f"{name}: a size or budget of its base lies over it: {lost}; {remedy}" if lost else ""
+
+
+def _leaves(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
 def check(table: Mapping[str, Any], place: str) -> Recipe:
     """A table as a recipe; its open parts (backbone, objectives) are checked by their own dataclasses."""
+    _check_stages(table.get("stages"), place)
     recipe = build(Recipe, table, place)
+    if recipe.steps < 1:
+        raise SesameError(f"{place}: steps is {recipe.steps}; it must be at least 1")
     backbone = dict(recipe.backbone)
     kind = backbone.get("kind", "encoder")
-    if kind not in BACKBONES:
+    if str(kind) not in BACKBONES:
         raise SesameError(unknown(str(kind), BACKBONES, f"{place}: backbone", "kind"))
     if "vocab" in backbone:
         raise SesameError(f"{place}: backbone.vocab comes from the tokenizer; set tokenizer.size")
@@ -195,6 +246,8 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
             raise SesameError(unknown(name, CONFIGS, f"{place}: objectives", "objective"))
         if values is not False:  # `--set objectives.nsp=false` takes one out
             objectives[name] = build(CONFIGS[name], values, f"{place}: objectives.{name}")
+            if not objectives[name].weight >= 0:
+                raise SesameError(f"{place}: objectives.{name}.weight is {values['weight']}; it must not be below 0")
     if not objectives:
         raise SesameError(f"{place}: no objective; add one, such as [objectives.mlm]")
     check_together(objectives)
@@ -218,6 +271,17 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
     if backbone.get("positions", "learned") != "rotary" and longest > backbone.get("max_length", 512):
         raise SesameError(f"{place}: a stage of length {longest} needs backbone.max_length of at least {longest}")
     return dataclasses.replace(recipe, objectives=objectives, stages=stages)
+
+
+def _check_stages(stages: Any, place: str) -> None:
+    """A stage that lacks what every stage has is mostly the wrong name of another one: `--set stages.short.batch=8`."""
+    named = stages if isinstance(stages, Mapping) else {}
+    parts = {name: stage for name, stage in named.items() if isinstance(stage, Mapping)}
+    whole = {name: stage for name, stage in parts.items() if {"share", "length", "batch"} <= stage.keys()}
+    for name in parts:
+        if whole and name not in whole:
+            more = "a stage of your own needs share, length and batch"
+            raise SesameError(f"{unknown(name, whole, f'{place}: stages', 'stage')} ({more})")
 
 
 def scaled(recipe: Recipe, found_at: int) -> Recipe:

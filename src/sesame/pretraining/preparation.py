@@ -93,7 +93,16 @@ class Ingredients:
             if recipe.languages.embedded:
                 settings["languages"] = self.languages
             _, kind = BACKBONES[recipe.backbone.get("kind", "encoder")]
-            return build_backbone(build_config(kind, {**settings, "vocab": len(self.tokenizer)}, "backbone"))
+            config = build_config(kind, {**settings, "vocab": len(self.tokenizer)}, "backbone")
+            try:
+                return build_backbone(config)
+            except RuntimeError as error:
+                if "memory" not in str(error):  # the CPU's allocator has no error of its own
+                    raise
+                raise SesameError(
+                    "a model of this size does not fit into this machine's memory; choose a smaller --size, or lower what "
+                    "makes it large: backbone.width, depth, inner or max_length"
+                ) from None
         backbone = self.started.backbone
         name, stage = max(recipe.stages.items(), key=lambda item: item[1].length)
         most = backbone.longest if backbone.answers else getattr(backbone.config, "max_length", None)
