@@ -73,3 +73,12 @@ def test_layers_that_config_json_does_not_name_are_told_once(folder: Path, capsy
     said = capsys.readouterr().err
     assert said.count("the weights hold more layers than config.json names, and 16 tensors are not read") == 1
     assert f"bert.encoder.layer.{TINY['num_hidden_layers'] - 1}." in said
+
+
+def test_weights_that_may_not_be_read_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(file: Path) -> dict[str, Tensor]:  # as safetensors answers; root, who runs tests too, may read all
+        raise FileNotFoundError(f"No such file or directory: {file}")
+
+    monkeypatch.setattr("sesame.checkpoint.weights.load_file", refused)
+    with pytest.raises(SesameError, match=r"model\.safetensors: cannot be read; check its permissions"):
+        load_parts(folder)

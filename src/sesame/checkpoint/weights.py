@@ -60,6 +60,8 @@ def _read(file: Path) -> dict[str, Tensor]:
             loaded = torch.load(file, map_location="cpu", weights_only=True)
     except SafetensorError as error:
         raise SesameError(f"{file}: damaged or cut off ({error}); copy it again") from error
+    except OSError as error:  # safetensors says "no such file" of one without permission, and names none
+        raise SesameError(f"{file}: cannot be read; check its permissions") from error
     except (pickle.UnpicklingError, EOFError, RuntimeError) as error:
         raise SesameError(
             f"{file}: damaged, or holds more than weights; copy it again or convert it to safetensors"
