@@ -36,6 +36,9 @@ class TokenizerConfig:
             raise SesameError(f"tokenizer.size is {self.size}; choose between 16 and 2,000,000 pieces")
 
 
+MOST = 100_000_000  # rows, tokens or steps of a stage: more is a slip of the hand
+
+
 @dataclass(frozen=True)
 class Stage:
     """A part of the training with its own sequences: `share` of the run, `length` tokens, `batch` sequences a step."""
@@ -57,8 +60,8 @@ class Stage:
 
     def __post_init__(self) -> None:
         for name, least in (("batch", 1), ("length", 8), ("micro", 0), ("ramp", 0), ("tokens", 0)):
-            if getattr(self, name) < least:
-                raise SesameError(f"a stage's {name} is {getattr(self, name)}; it must be at least {least}")
+            if not least <= getattr(self, name) <= MOST:
+                raise SesameError(f"a stage's {name} is {getattr(self, name)}; it lies from {least} to {MOST:,}")
         if not 0 <= self.share < 1e9:
             raise SesameError(f"a stage's share is {self.share}; it is a part of the run, such as 0.9 and 0.1")
         if not 0 <= self.short <= 1 or not self.dropout < 1:
