@@ -253,7 +253,7 @@ def test_one_pass(rows: int, batch: int) -> None:
 def test_the_plan_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "plan.json"
     assert planned_steps(kept, 100_000, 10, lambda: CPU_SECONDS / 50_000) == 5000
-    assert "taking 5,000 (50%)" in capsys.readouterr().err
+    assert "taking 5,000 (50 %)" in capsys.readouterr().err
     assert planned_steps(kept, 100_000, 10, lambda: 0.0) == 5000  # a faster machine changes nothing now
     assert planned_steps(tmp_path / "free.json", 100_000, 10, None) == 10_000
     assert planned_steps(tmp_path / "slow.json", 100_000, 10, lambda: 1e9) == 1
