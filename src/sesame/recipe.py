@@ -60,8 +60,10 @@ class Stage:
 
     def __post_init__(self) -> None:
         for name, least in (("batch", 1), ("length", 8), ("micro", 0), ("ramp", 0), ("tokens", 0)):
-            if not least <= getattr(self, name) <= MOST:
-                raise SesameError(f"a stage's {name} is {getattr(self, name)}; it lies from {least} to {MOST:,}")
+            value = getattr(self, name)
+            if not least <= value <= MOST:
+                limit = f"at least {least}" if value < least else f"at most {MOST:,}"
+                raise SesameError(f"a stage's {name} is {value}; it must be {limit}")
         if not 0 <= self.share < 1e9:
             raise SesameError(f"a stage's share is {self.share}; it is a part of the run, such as 0.9 and 0.1")
         if not 0 <= self.short <= 1 or not self.dropout < 1:
