@@ -9,6 +9,7 @@ import pytest
 from benchmarks.kill_resume import make_text, weights
 
 import sesame
+from sesame.checkpoint.run import Run
 from sesame.errors import SesameError
 from sesame.pretraining.best import passed_by
 from sesame.train.state import State
@@ -64,6 +65,22 @@ def test_a_run_that_was_killed_knows_its_best_look(texts: tuple[Path, Path]) -> 
     with crash_while_saving(after=3):
         run(texts, "crashed", "evaluation.best=true", save_steps=30)
     assert weights(run(texts, "crashed", "evaluation.best=true", save_steps=30)) == weights(whole)
+
+
+def test_a_best_look_that_was_damaged_does_not_keep_a_run_from_its_end(
+    texts: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = Run.save
+
+    def damage(run: Run, *rest: Any) -> Path:
+        folder = save(run, *rest)
+        (folder / "model.safetensors").write_bytes(b"cut")
+        return folder
+
+    monkeypatch.setattr(Run, "save", damage)
+    folder = run(texts, "run", "evaluation.best=true")
+    assert "the best, is damaged or gone; the finished model is the last one" in capsys.readouterr().err
+    assert "100 steps" in (folder / "final" / "README.md").read_text()
 
 
 def test_without_it_the_last_one_is_and_the_run_says_what_it_passed(

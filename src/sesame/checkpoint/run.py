@@ -164,6 +164,14 @@ class Run:
         """The checkpoint of a step, whether it is there or not."""
         return self.folder / "checkpoints" / f"step-{step}"
 
+    def find(self, step: int) -> Path | None:
+        """The checkpoint of a step, if it is whole; rank 0 looks for all."""
+        return (
+            self.at(step)
+            if self.world.tell(str(int(_whole(self.at(step)))) if self.world.first else "") == "1"
+            else None
+        )
+
     def _note(self, folder: Path, state: State) -> None:
         """What belongs to every checkpoint: position, length of the log, sums of all files."""
         write_json(folder / "train" / "state.json", state.to_json())

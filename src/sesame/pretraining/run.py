@@ -369,8 +369,14 @@ class _Job:
     def _bring_back(self, stages: list[tuple[str, Stage]]) -> None:
         """The weights of the best look, and where the run stood then."""
         step = int(self.world.tell(f"{self.state.best['step']:.0f}"))
-        self.written.take(self.run.at(step))
-        ended, self.state = self.state, State.from_json(read_json(self.run.at(step) / "train" / "state.json"))
+        best = self.run.find(step)
+        if best is None:
+            say(
+                f"warning: the checkpoint of step {step:,}, the best, is damaged or gone; the finished model is the last one"
+            )
+            return
+        self.written.take(best)
+        ended, self.state = self.state, State.from_json(read_json(best / "train" / "state.json"))
         self._lengthen(stages[: self.state.stage + 1])
         say(f"held-out loss was lowest at step {step:,} of {ended.step:,}; the finished model is that one")
 
