@@ -225,7 +225,8 @@ def run_all(out: Path, steps: int, only: str) -> None:
 def flops(line: dict[str, Any]) -> float:
     """Useful ones of a token: no logits but those of masked places, whatever a side computes."""
     from sesame.backbones import EncoderConfig
-    from sesame.backbones.flops import Work, flops_per_token
+    from sesame.backbones.flops import flops_per_token
+    from sesame.backbones.work import Work
 
     config = EncoderConfig(VOCAB, line["width"], line["depth"], line["width"] // 64)
     return flops_per_token(config, Work(line["length"], masked=0.15))

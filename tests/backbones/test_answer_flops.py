@@ -7,7 +7,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from sesame.backbones import EncoderDecoder, EncoderDecoderConfig
-from sesame.backbones.flops import Work, flops_per_token, kept_per_token
+from sesame.backbones.flops import flops_per_token, kept_per_token
+from sesame.backbones.work import Work
 from sesame.data.batch import Batch, Targets
 from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model

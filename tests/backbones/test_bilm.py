@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from sesame.backbones import BACKBONES, BiLM, BiLMConfig, State, build_backbone
 from sesame.backbones.bilm import TwoWays
-from sesame.backbones.flops import Work, flops_per_token, kept_per_token
+from sesame.backbones.flops import flops_per_token, kept_per_token
+from sesame.backbones.work import Work
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.text import Tokenizer

@@ -9,7 +9,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from sesame.backbones import BACKBONES, Encoder, EncoderConfig
-from sesame.backbones.flops import FORMULAS, Work, flops_per_token, kept_per_token, step_memory, weights_memory
+from sesame.backbones.flops import FORMULAS, flops_per_token, kept_per_token, step_memory, weights_memory
+from sesame.backbones.work import Work
 from sesame.data.batch import Batch, Targets
 from sesame.objectives import Vocab, build
 from sesame.objectives.mlm import MaskedLMConfig

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from sesame.backbones import BACKBONES, LSTM, LSTMConfig, State, build_backbone
-from sesame.backbones.flops import Work, flops_per_token
+from sesame.backbones.flops import flops_per_token
 from sesame.backbones.transformer_xl import in_parts
+from sesame.backbones.work import Work
 from sesame.data.batch import IGNORE, Batch
 from sesame.errors import SesameError
 from sesame.objectives import Vocab, build

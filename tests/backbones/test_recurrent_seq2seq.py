@@ -9,7 +9,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from sesame.backbones import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, State
-from sesame.backbones.flops import Work, flops_per_token
+from sesame.backbones.flops import flops_per_token
+from sesame.backbones.work import Work
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
 from sesame.generate import Settings, generate

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from sesame.backbones import State, TransformerXL, TransformerXLConfig
-from sesame.backbones.flops import Work, flops_per_token, kept_per_token
+from sesame.backbones.flops import flops_per_token, kept_per_token
 from sesame.backbones.transformer_xl import in_parts
+from sesame.backbones.work import Work
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.nn.attention.multihead import take

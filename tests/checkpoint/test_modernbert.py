@@ -17,7 +17,8 @@ from transformers.models.modernbert import modeling_modernbert as theirs
 
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.backbones.fast import FastEncoder
-from sesame.backbones.flops import Work, flops_per_token
+from sesame.backbones.flops import flops_per_token
+from sesame.backbones.work import Work
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.checkpoint.hf import find_family, modernbert
 from sesame.data.batch import Batch

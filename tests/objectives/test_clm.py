@@ -9,7 +9,8 @@ from benchmarks.kill_resume import SETTINGS, make_text, weights
 
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.backbones.fast import FastEncoder
-from sesame.backbones.flops import Work, flops_per_token
+from sesame.backbones.flops import flops_per_token
+from sesame.backbones.work import Work
 from sesame.checkpoint.folder import load_parts
 from sesame.data.batch import IGNORE, Batch
 from sesame.errors import SesameError

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from sesame.backbones import EncoderConfig
-from sesame.backbones.flops import Work, flops_per_token
+from sesame.backbones.flops import flops_per_token
+from sesame.backbones.work import Work
 from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.pair import NextSentenceConfig
 from sesame.train import accounting

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from sesame import chance
-from sesame.backbones.flops import Work
+from sesame.backbones.work import Work
 from sesame.data.answer_pack import AnswerPacker, Frame, bucketed
 from sesame.data.batch import Batch
 from sesame.data.dialogue_pack import DialoguePacker

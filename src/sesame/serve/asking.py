@@ -11,7 +11,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sesame.backbones.flops import Work, multiply_adds
+from sesame.backbones.flops import multiply_adds
+from sesame.backbones.work import Work
 from sesame.errors import SesameError
 from sesame.explain.near_words import occurrence
 from sesame.generate import Settings

@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 import torch
 
-from sesame.backbones.flops import Generator, Work, flops_per_token
+from sesame.backbones.flops import flops_per_token
+from sesame.backbones.work import Generator, Work
 from sesame.train.precision import Machine
 
 # TFLOP/s of dense bf16 products with fp32 sums, from the makers' data sheets; fp16 where a card has no bf16. The first
