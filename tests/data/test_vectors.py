@@ -44,7 +44,7 @@ def test_every_format_gives_back_what_was_written(tmp_path_factory: pytest.TempP
     (folder / "gensim.bin").write_bytes(binary(vectors, b""))
     (folder / "fast.vec.gz").write_bytes(gzip.compress(text.replace(b"\n", b" \n")))
     names = ["v.txt", "c.bin", "gensim.bin", "fast.vec.gz"]
-    if not (vectors.width == 1 and vectors.words[0].isdigit()):  # "7 3" could be a header
+    if vectors.width > 1:  # "7 3" could be a header, and "-7 3" one that went wrong
         (folder / "glove.txt").write_bytes(text.partition(b"\n")[2])
         names.append("glove.txt")
     for name in names:
