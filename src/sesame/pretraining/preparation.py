@@ -277,6 +277,14 @@ def _check_settings(wishes: Wishes, recipe: Recipe, started: Parts) -> None:
             f"{wishes.start}: tells next tokens, and would forget it by learning masks; take recipe gpt or gpt2, or set "
             "objectives.mlm=false, objectives.clm.head=lm"
         )
+    turned = None if started.speech is None else started.speech.reverse
+    for name, stage in recipe.stages.items():
+        if stage.packing == "answers" and turned is not None and stage.reverse != turned:
+            way = ("their end", "their beginning") if turned else ("their beginning", "their end")
+            raise SesameError(
+                f"{wishes.start}: has learnt to read sources from {way[0]}, and recipe {recipe.name} reads from {way[1]}; "
+                f"set stages.{name}.reverse={str(turned).lower()}"
+            )
     built = json.loads(json.dumps(asdict(started.backbone.config)))  # lists are lists, as in a recipe
     for setting in wishes.settings:
         name = setting.partition("=")[0].removeprefix("backbone.")
