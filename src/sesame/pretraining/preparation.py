@@ -277,6 +277,11 @@ def _check_settings(wishes: Wishes, recipe: Recipe, started: Parts) -> None:
             f"{wishes.start}: tells next tokens, and would forget it by learning masks; take recipe gpt or gpt2, or set "
             "objectives.mlm=false, objectives.clm.head=lm"
         )
+    if recipe.backbone.get("backward") and not getattr(started.backbone.config, "backward", False):
+        raise SesameError(
+            f"{wishes.start}: does not read from the end, as recipe {recipe.name} does; start from one that does, or "
+            "take a recipe that reads forward, such as adapt-lstm"
+        )
     turned = None if started.speech is None else started.speech.reverse
     for name, stage in recipe.stages.items():
         if stage.packing == "answers" and turned is not None and stage.reverse != turned:
