@@ -14,6 +14,7 @@ from sesame.data.answer_pack import AnswerPacker, bucketed
 from sesame.data.build import build_pairs
 from sesame.data.loader import Loader
 from sesame.data.pack import Specials, hold_out
+from sesame.errors import SesameError
 from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2SeqConfig
@@ -101,6 +102,22 @@ def test_accumulation_equals_the_whole_batch(options: dict[str, Any], seed: int,
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize(("first", "then"), [("rnnsearch", "luong"), ("luong", "rnnsearch")])
+def test_sources_are_not_turned_around_on_the_way(first: str, then: str, pairs: str, tmp_path: Path) -> None:
+    """A recipe that reads sources from the other end than the start model has learnt would waste what it knows."""
+    start = run(first, pairs, tmp_path / "first", steps=2)
+    wanted: dict[str, Any] = {"start": str(start), "steps": 2, "save_steps": 2, "size": None, "device": "cpu"}
+    more = ("stages.main.length=32", "stages.main.tokens=256")
+    given = {"out": tmp_path / "then", "pairs": [f"aa-bb={pairs}"], **wanted}
+    said = "true" if first == "luong" else "false"
+    with pytest.raises(SesameError, match=f"set stages.main.reverse={said}"):
+        pretrain(Wishes(then, [], settings=more, **given))
+    final = pretrain(Wishes(then, [], settings=(*more, f"stages.main.reverse={said}"), **given))
+    speech = load_parts(final).speech
+    assert speech is not None
+    assert speech.reverse == (first == "luong")
+
+
 def test_the_recipes_are_the_papers() -> None:
     first = resolve("seq2seq", size="paper")
     assert (first.backbone["depth"], first.backbone["width"], first.backbone["init"]) == (4, 1000, 0.08)
@@ -109,7 +126,7 @@ def test_the_recipes_are_the_papers() -> None:
     assert (cho.backbone["cell"], cho.backbone["inner"], cho.backbone["context"]) == ("gru", 1000, "all")
     search = resolve("rnnsearch", size="paper")
     assert (search.backbone["width"], search.backbone["inner"], search.backbone["score"]) == (620, 1000, "additive")
-    assert search.stages["main"].reverse is False
+    assert (search.stages["main"].reverse, search.stages["main"].batch, search.optimizer.clip) == (False, 80, 1.0)
     luong = resolve("luong", size="paper")
     assert (luong.backbone["depth"], luong.backbone["width"], luong.backbone["dropout"]) == (4, 1000, 0.2)
     assert (luong.backbone["window"], luong.backbone["feed"], luong.backbone["init"]) == (10, True, 0.1)

@@ -287,6 +287,8 @@ def test_it_comes_near_the_optimum_and_vectors_know_the_subject(two: str, tmp_pa
 def test_numbers_of_the_paper() -> None:
     backbone = resolve("skip-thought", size="paper").backbone
     assert (backbone["width"], backbone["inner"], backbone["cell"]) == (620, 2400, "gru")
+    assert resolve("skip-thought", size="paper").optimizer.rate == 2e-4
+    assert resolve("skip-thought", size="paper", budget=True, device="cuda").optimizer.rate == 2e-3
     for size in ("tiny", "mini", "small", "paper"):
         for device in ("cpu", "cuda"):
             assert resolve("skip-thought", size=size, budget=True, device=device).stages["main"].packing == "neighbors"

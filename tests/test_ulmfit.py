@@ -128,6 +128,14 @@ def test_a_model_that_reads_from_the_end_learns_too(files: Path, tmp_path: Path)
         sesame.load(back).generate(["we have"])
 
 
+def test_a_model_that_reads_forward_is_not_turned_around(files: Path, tmp_path: Path) -> None:
+    """It went on forward, under a recipe's name that says otherwise."""
+    forward = language_model(files, tmp_path / "forward", steps=1)
+    wishes = Wishes("ulmfit-backward", [str(files / "text.txt")], tmp_path / "run", start=str(forward), device="cpu")
+    with pytest.raises(SesameError, match="does not read from the end"):
+        pretrain(wishes)
+
+
 @pytest.mark.slow
 def test_tags_and_frozen_features(start: Path, files: Path, tmp_path: Path) -> None:
     final = finetune(

@@ -11,6 +11,7 @@ from sesame.data.vector_files import write_vectors
 from sesame.data.vector_table import token_vectors
 from sesame.data.vectors import Vectors
 from sesame.errors import SesameError
+from sesame.pretraining import preparation
 from sesame.pretraining.run import Wishes, pretrain
 from tests.answer_toys import OTHERS, WORDS, rows, write_rows
 from tests.languages import word_tokenizer
@@ -63,3 +64,20 @@ def test_pieces_inside_of_words_have_none(tmp_path: Path) -> None:
 def test_what_does_not_go_together_is_told(tmp_path: Path) -> None:
     with pytest.raises(SesameError, match="--freeze-vectors"):
         run(tmp_path, "luong", freeze_vectors=True)
+
+
+@pytest.mark.parametrize("recipe", ["luong", "elmo"])
+def test_vectors_without_room_are_told_before_the_text_is_encoded(
+    tmp_path: Path, recipe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encode(*given: Any, **more: Any) -> None:
+        raise AssertionError("hours went by")
+
+    monkeypatch.setattr(preparation, "build_store", encode)
+    monkeypatch.setattr(preparation, "gather_mixture", encode)
+    given(tmp_path, width=8)
+    with pytest.raises(SesameError, match="8 numbers and the token table of this model 16"):
+        run(tmp_path, recipe, vectors=str(tmp_path / "v.txt"))
+    if recipe == "elmo":
+        with pytest.raises(SesameError, match="reads letters"):
+            run(tmp_path, recipe, vectors=str(tmp_path / "v.txt"), settings=("tokenizer.size=280",))

@@ -17,7 +17,7 @@ from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngine, OnnxEngines, exported
 from sesame.checkpoint.reading import reading
-from sesame.checkpoint.speech import answers, quickest, voice_of
+from sesame.checkpoint.speech import answers, quickest, together, voice_of
 from sesame.config import check_options, several, unknown
 from sesame.data.examples import Example
 from sesame.errors import SesameError
@@ -27,10 +27,11 @@ from sesame.progress import Bar, bar, say
 from sesame.tasks import Reply, Task
 from sesame.tasks.answer import BEST
 from sesame.tasks.embed import embed
+from sesame.tasks.ensemble import check_alike, mean_replies
 from sesame.tasks.fill import Filled, fill
 from sesame.tasks.inputs import ids_and_segments
 from sesame.tasks.layers import LayerChoice
-from sesame.tasks.predict import predict
+from sesame.tasks.predict import check_abstain, predict, withheld
 from sesame.tasks.speak import Said, Voice
 from sesame.text import Encoding, Tokenizer
 from sesame.text.template import around
@@ -118,9 +119,18 @@ class Loaded:
         abstain: float = 0.0,
         progress: bool = False,
         best: int = BEST,
+        beside: Sequence["Loaded"] = (),
     ) -> list[Reply]:
-        """Answers for texts, pairs of texts (qa: question and context, `best` answers), or examples, in the order given."""
+        """Answers for texts, pairs of texts (qa: question and context, `best` answers), or examples, in the order given.
+
+        `beside`: other models that were taught the same labels; the answer is that of the mean of all probabilities.
+        """
         chosen = self.task(task)
+        if beside:
+            check_abstain(abstain)
+            check_alike([chosen.config, *(other.task(task).config for other in beside)])
+            each = [one.predict(texts, task, progress=progress) for one in (self, *beside)]
+            return [withheld(reply, abstain) for reply in mean_replies(chosen.config, each)]
         given = [texts] if isinstance(texts, str) else texts
         examples = [_example(chosen, text, number) for number, text in enumerate(given, 1)]
 
@@ -216,11 +226,13 @@ class Loaded:
         batch: int | None = None,
         shown: Bar | None = None,
         places: Sequence[str] | None = None,
+        beside: Sequence["Loaded"] = (),
         **settings: Any,
     ) -> list[list[Said]]:
         """Answers of an encoder-decoder; the keywords are those of `sesame.generate.Settings`, by default five beams.
 
-        `places`, such as "test.en:3", say where the texts come from: what is said about one names its place.
+        `places`, such as "test.en:3", say where the texts come from: what is said about one names its place. `beside`: other
+        models of the same tokenizer; all speak as one, by the mean of their probabilities.
         """
         if not self.parts.backbone.answers:
             raise SesameError(
@@ -229,7 +241,7 @@ class Loaded:
         voice = voice_of(self.parts)
         if begin:
             voice = replace(voice, first=(*voice.first, *self.tokenizer.encode(begin).ids))
-        return self._speak(texts, voice, {"beams": 5, **settings}, batch, shown, places)
+        return self._speak(texts, voice, {"beams": 5, **settings}, batch, shown, places, beside)
 
     def generate(
         self,
@@ -256,13 +268,13 @@ class Loaded:
         batch: int | None,
         shown: Bar | None,
         places: Sequence[str] | None,
+        beside: Sequence["Loaded"] = (),
     ) -> list[list[Said]]:
         texts = _texts(texts)
         if self.speaker is None:
             self.speaker = quickest(self.parts)
-        return answers(
-            self.parts, texts, settings, speaks=self.speaker, voice=voice, batch=batch, shown=shown, places=places
-        )
+        speaks = together(self.parts, [other.parts for other in beside]) if beside else self.speaker
+        return answers(self.parts, texts, settings, speaks=speaks, voice=voice, batch=batch, shown=shown, places=places)
 
     def reader(self) -> Backbone | FastEncoder:
         """Who gives the states of all layers; never ONNX Runtime, whose graphs give one."""

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import sesame
 from sesame.backbones import BiLM, BiLMConfig, Encoder, EncoderConfig, State
-from sesame.checkpoint.elmo import read_elmo, read_files, spelling_tokenizer, write_elmo
+from sesame.checkpoint.elmo import read_elmo, read_files, read_options, spelling_tokenizer, write_elmo
 from sesame.checkpoint.folder import load_parts
 from sesame.cli import app
 from sesame.errors import SesameError
@@ -158,6 +158,31 @@ def test_commands_open_published_files_and_write_them(tmp_path: Path) -> None:
     np.testing.assert_allclose(our_layers(again, WORDS)[1], wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_what_the_authors_code_leaves_out_of_options_is_none_and_one() -> None:
+    cnn, lstm = dict(OPTIONS["char_cnn"]), dict(OPTIONS["lstm"])
+    said = read_options({"char_cnn": cnn | {"n_highway": 0}, "lstm": lstm | {"n_layers": 1}}, "said")
+    del cnn["n_highway"], lstm["n_layers"]
+    assert read_options({"char_cnn": cnn, "lstm": lstm}, "left out") == said
+    assert read_options({"char_cnn": cnn | {"n_highway": None}, "lstm": lstm}, "null") == said
+
+
+def test_filters_as_many_as_the_projection_gives_have_none(tmp_path: Path) -> None:
+    by_hand(tmp_path, 0)
+    options, weights = tmp_path / "small_options.json", tmp_path / "small_weights.hdf5"
+    filters = [[1, 3], [2, P - 3]]
+    options.write_text(json.dumps({**OPTIONS, "char_cnn": {**OPTIONS["char_cnn"], "filters": filters, "n_highway": 0}}))
+    with h5py.File(weights, "a") as file:
+        for name in ("CNN_high_0", "CNN_proj", "CNN/W_cnn_1", "CNN/b_cnn_1"):
+            del file[name]
+        file["CNN/W_cnn_1"] = np.random.default_rng(1).normal(0, 0.5, (1, 2, E, P - 3)).astype(np.float32)
+        file["CNN/b_cnn_1"] = np.ones(P - 3, np.float32)
+    found = our_layers(read_files(options, weights), WORDS)
+    with h5py.File(weights, "a") as file:
+        file["CNN_proj/W_proj"], file["CNN_proj/b_proj"] = np.eye(P, dtype=np.float32), np.zeros(P, np.float32)
+    for ours, wanted in zip(found, our_layers(read_files(options, weights), WORDS), strict=True):
+        np.testing.assert_array_equal(ours, wanted)
+
+
 def test_mistakes_are_told(tmp_path: Path) -> None:
     by_hand(tmp_path, 0)
     options, weights = tmp_path / "small_options.json", tmp_path / "small_weights.hdf5"
@@ -170,6 +195,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         read_files(options, tmp_path / "no.hdf5")
     for change, told in (
         ({"n_layers": 3}, "lacks"),
+        ({"n_layers": 1}, "has RNN_0/RNN/MultiRNNCell/Cell1/LSTMCell/B, of which small_options.json says nothing"),
         ({"dim": 10}, "another shape"),
         ({"proj_clip": 1}, "differ"),
         ({"dim": "many"}, "not the options"),
@@ -182,6 +208,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         ("char_cnn", {"filters": [[1, 3], [2, 0]]}, "options.json: backbone.filters"),
         ("lstm", {"projection_dim": C}, f"options.json: projection_dim is {C} and dim {C}"),
         ("lstm", {"n_layers": 0}, "options.json: backbone.depth is 0"),
+        ("char_cnn", {"n_highway": 0}, "has CNN_high_0/W_carry, of which small_options.json says nothing"),
     ):
         options.write_text(json.dumps({**OPTIONS, section: {**OPTIONS[section], **change}}))
         with pytest.raises(SesameError, match=told):
@@ -193,6 +220,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         (filters, np.float32(1.0), "does not promise"),
         (biases, np.zeros(4 * C, np.int32), "does not promise"),
         (biases, np.full(4 * C, np.nan, np.float32), f"{biases} holds values that are no numbers"),
+        (biases, np.full(4 * C, np.inf, np.float32), f"{biases} holds values that are no numbers"),
     ):
         by_hand(tmp_path, 0)
         with h5py.File(weights, "a") as file:

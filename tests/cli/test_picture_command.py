@@ -21,6 +21,7 @@ def test_alignment(cli: Cli, tmp_path: Path) -> None:
     cli("picture", "alignment", tmp_path / "attention", "ba", "--answer", "da", "--out", out).refused("exists already")
     other = tmp_path / "b.png"
     cli("picture", "alignment", tmp_path / "plain", "ba", "--answer", "da", "--out", other).refused("without attention")
+    cli("picture", "alignment", tmp_path / "attention", " ", "--out", other).refused("holds no text")
     cli("picture", "alignment", tmp_path / "plain", "ba", "--out", tmp_path / "b.gif").refused(".png or .svg")
 
 

@@ -44,7 +44,7 @@ def test_every_format_gives_back_what_was_written(tmp_path_factory: pytest.TempP
     (folder / "gensim.bin").write_bytes(binary(vectors, b""))
     (folder / "fast.vec.gz").write_bytes(gzip.compress(text.replace(b"\n", b" \n")))
     names = ["v.txt", "c.bin", "gensim.bin", "fast.vec.gz"]
-    if not (vectors.width == 1 and vectors.words[0].isdigit()):  # "7 3" could be a header
+    if vectors.width > 1:  # "7 3" could be a header, and "-7 3" one that went wrong
         (folder / "glove.txt").write_bytes(text.partition(b"\n")[2])
         names.append("glove.txt")
     for name in names:
@@ -122,6 +122,15 @@ def test_columns_may_be_aligned(tmp_path: Path, content: str) -> None:
         ("h.bin", b"hello", ("h.bin", "copy it again")),
         ("f.bin", struct.pack("<2i", 793712314, 12), ("f.bin", "ends in the middle")),
         ("o.bin", struct.pack("<2i", 793712314, 11), ("version 11", ".vec")),
+        ("glove.zip", b"PK\x03\x04" + b"\0" * 26 + b"glove.txt a 1 2", ("is an archive; unpack it",)),
+        (
+            "v.npy",
+            b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}" + b"\0" * 200,
+            ("neither text nor", "save_word2vec_format"),
+        ),
+        ("v.txt", "a 1 2\nlong 3 4\n".encode("utf-16-le"), ("is not UTF-8", "iconv -f utf-16le")),
+        ("v.txt", b"99999999999999 2\na 1 2\n", ("v.txt:1", "is no vector")),
+        ("v.txt", b"-2 2\na 1 2\n", ("v.txt:1", "is no vector")),
     ],
 )
 def test_a_broken_file_gets_one_sentence(tmp_path: Path, name: str, content: bytes, parts: tuple[str, ...]) -> None:
@@ -276,3 +285,8 @@ def test_no_cosine_is_above_one() -> None:
     vectors = Vectors(words, np.concatenate([rows, 3 * rows]))
     near = [cosine for word in words[:50] for _, cosine in vectors.neighbors(word, 1)]
     assert max(near) == 1.0
+
+
+def test_a_folder_is_no_file_of_vectors(tmp_path: Path) -> None:
+    with pytest.raises(SesameError, match="is a folder; name a file in it"):
+        read_vectors(tmp_path)

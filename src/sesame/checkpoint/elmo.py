@@ -64,6 +64,9 @@ def read_files(options: Path, weights: Path) -> BiLM:
         if tensor.shape != wanted[name].shape:
             sizes = f"{tuple(tensor.shape)} in the file, {tuple(wanted[name].shape)} by {options.name}"
             raise SesameError(f"{weights}: {name} has another shape than it must: {sizes}; copy both files again")
+    more = sorted(set(found) - set(to_theirs(state, config)))
+    if parts := [name for name in more if name.startswith(("CNN", "RNN_"))]:
+        raise SesameError(f"{weights}: has {parts[0]}, of which {options.name} says nothing; copy both files again")
     backbone.load_state_dict(state)
     return backbone
 
@@ -99,7 +102,7 @@ def _config(found: Any) -> BiLMConfig:
     if cnn["activation"] not in ("relu", "tanh"):
         raise SesameError(f"the activation {cnn['activation']!r} is not known here; ELMo's are relu and tanh")
     if lstm.get("cell_clip") != lstm.get("proj_clip"):
-        raise SesameError("cell_clip and proj_clip differ; here they are one number, make them equal")
+        raise SesameError("cell_clip and proj_clip differ, and here they are one number; take another ELMo")
     if told >= cells:
         raise SesameError(
             f"projection_dim is {told} and dim {cells}; only LSTMs that give out fewer numbers than they keep are "
@@ -108,11 +111,11 @@ def _config(found: Any) -> BiLMConfig:
     return BiLMConfig(
         vocab=len(SPECIALS) + 256,
         width=2 * told,
-        depth=int(lstm["n_layers"]),
+        depth=int(lstm.get("n_layers", 1)),  # what is left out is so in the authors' code
         cell=cells,
         letter_width=int(cnn["embedding"]["dim"]),
         filters=tuple((int(width), int(count)) for width, count in cnn["filters"]),
-        highways=int(cnn["n_highway"]),
+        highways=int(cnn.get("n_highway") or 0),
         activation=cnn["activation"],
         residual=bool(lstm.get("use_skip_connections")),
         clip=float(lstm.get("cell_clip") or 0.0),
@@ -148,8 +151,11 @@ def to_ours(found: Mapping[str, Tensor], c: BiLMConfig) -> dict[str, Tensor]:
         state[f"{ours}.weight"] = found[f"CNN/W_cnn_{number}"][0].permute(2, 1, 0)
         state[f"{ours}.bias"] = found[f"CNN/b_cnn_{number}"]
     for ours, theirs, name in _linear(c):
-        state[f"{ours}.weight"] = found[f"{theirs}/W_{name}"].t()
-        state[f"{ours}.bias"] = found[f"{theirs}/b_{name}"]
+        if name == "proj" and f"{theirs}/W_proj" not in found and sum(count for _, count in c.filters) == c.width // 2:
+            weight, bias = torch.eye(c.width // 2), torch.zeros(c.width // 2)  # their network has none then
+        else:
+            weight, bias = found[f"{theirs}/W_{name}"].t(), found[f"{theirs}/b_{name}"]
+        state[f"{ours}.weight"], state[f"{ours}.bias"] = weight, bias
     for ours, theirs in _cells(c):
         both = _regated(found[f"{theirs}/W_0"]).t()
         bias = _regated(found[f"{theirs}/B"]).clone()
@@ -215,8 +221,8 @@ def _read_hdf5(path: Path) -> dict[str, Tensor]:
     except (OSError, TypeError) as error:
         raise SesameError(f"{path}: damaged, or not an HDF5 file of numbers ({error}); copy it again") from error
     for name, tensor in found.items():
-        if bool(tensor.isnan().any()):
-            raise SesameError(f"{path}: {name} holds values that are no numbers (NaN); copy it again")
+        if not bool(tensor.isfinite().all()):
+            raise SesameError(f"{path}: {name} holds values that are no numbers (NaN or infinite); copy it again")
     return found
 
 

@@ -4,6 +4,7 @@ Hugging Face keeps it in generation_config.json, and older folders in config.jso
 decides what is forced or banned, where it exists; the tokens at the beginning and the end are looked for in both.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +19,7 @@ from sesame.backbones.fast_decoder import FastDecoder
 from sesame.data.answer_pack import Frame
 from sesame.errors import SesameError
 from sesame.files import read_json, write_json
-from sesame.generate import Settings, Speaker
+from sesame.generate import Ensemble, Settings, Speaker
 from sesame.generate.speakers import BackboneSpeaker, FastSpeaker, Head
 from sesame.nn.packed import Precision, pack
 from sesame.objectives.decoder_head import DecoderHead
@@ -246,6 +247,30 @@ def answer_frame(tokenizer: Tokenizer, speech: Speech | None) -> Frame:
 def quickest(parts: "Parts") -> Speaker:
     """The model as it speaks fastest here; packed weights are a copy, so keep it while it is needed."""
     return fast_speaker(parts) or speaker(parts)
+
+
+def together(parts: "Parts", beside: Sequence["Parts"]) -> Speaker:
+    """Several models that speak as one (Sutskever et al. 2014). What the first one is given, all must read and end alike."""
+    for other in beside:
+        if not other.backbone.answers:
+            raise SesameError(
+                "--with: one of the models has no encoder and decoder, so it does not answer; leave it out"
+            )
+        tokens = [one.tokenizer.tokens() if one.tokenizer is not None else None for one in (parts, other)]
+        if tokens[0] != tokens[1]:
+            raise SesameError(
+                "--with: the models have different tokenizers; train them with one, by --tokenizer of `sesame pretrain`"
+            )
+        if voice_of(parts) != voice_of(other):
+            raise SesameError(
+                "--with: the models read sources or begin answers in different ways, as one from the end and one from the "
+                "beginning; take models of one recipe"
+            )
+        if (other.backbone.longest or math.inf) < (parts.backbone.longest or math.inf):
+            raise SesameError(
+                f"--with: one of the models reads {other.backbone.longest} tokens, fewer than the first; name it first"
+            )
+    return Ensemble([quickest(one) for one in (parts, *beside)])
 
 
 def answers(

@@ -34,6 +34,12 @@ def evaluate(
     memory: bool | None = typer.Option(None, "--memory/--no-memory", help="--text: remember earlier parts."),
     multi: str | None = typer.Option(None, help="What separates several labels in one cell, such as '|'."),
     against: str | None = typer.Option(None, help="Another model, compared example by example (paired bootstrap)."),
+    beside: list[str] = typer.Option(
+        [],
+        "--with",
+        metavar="MODEL",
+        help="Another model that answers along: the mean of all probabilities; repeat it.",
+    ),
     suite: str | None = typer.Option(None, help="Fine-tune on all tasks of glue, squad, ner or layers; one table."),
     only: str | None = typer.Option(None, help="--suite: some of its tasks, such as sst2,cola."),
     seeds: int | None = typer.Option(
@@ -71,7 +77,12 @@ def evaluate(
         "most": most,
     }  # fmt: skip
     groups: dict[str, dict[str, Any]] = {
-        "--data": {"--multi": multi, "--against": against, **{f"--{name}": value for name, value in written.items()}},
+        "--data": {
+            "--multi": multi,
+            "--against": against,
+            "--with": beside,
+            **{f"--{name}": value for name, value in written.items()},
+        },
         "--data or --shots": {"--task": task, "--text-column and its like": columns},
         "--suite": {"--only": only, "--strategy": strategy, "--set": settings, "--out": out},
         "--suite or --shots": {"--seeds": seeds},
@@ -100,10 +111,10 @@ def evaluate(
     from sesame.evaluate.spoken import is_answering
 
     if is_answering(model) and task is None and not columns:
-        _answers(model, data, {**written, "against": against}, device, json)
+        _answers(model, data, {**written, "against": against, "beside": beside}, device, json)
         return
     refuse({f"--{name}": value for name, value in written.items()}, "is for encoder-decoders")
-    found = judge(model, data, task=task, columns=columns, multi=multi, against=against, device=device)
+    found = judge(model, data, task=task, columns=columns, multi=multi, against=against, beside=beside, device=device)
     if json:
         typer.echo(jsonlib.dumps(found, ensure_ascii=False))
         return

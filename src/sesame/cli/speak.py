@@ -1,6 +1,7 @@
 """Commands that let a model speak: `translate`, `generate`."""
 
 import json as jsonlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,9 @@ def translate(
     fewest: int = FEWEST,
     no_repeat: int = NO_REPEAT,
     begin: str = typer.Option("", help="What every answer begins with."),
+    beside: list[str] = typer.Option(
+        [], "--with", metavar="MODEL", help="Another model of the same tokenizer: both speak as one; repeat it."
+    ),
     batch: int | None = BATCH,
     device: str = DEVICE,
     json: bool = typer.Option(False, "--json", help="One JSON object a source, with scores."),
@@ -47,7 +51,7 @@ def translate(
         "beams": beams, "best": best, "penalty": penalty, "alpha": alpha, "coverage": coverage, "fewest": fewest,
         "no_repeat": no_repeat,
     }  # fmt: skip
-    _speak("translate", model, device, wanted, settings, most, begin, batch, json)
+    _speak("translate", model, device, wanted, settings, most, begin, batch, json, beside)
 
 
 def generate(
@@ -95,7 +99,7 @@ def _check_draws(greedy: bool, beams: int, filters: tuple[float, int, float]) ->
 
 def _speak(
     how: str, model: str, device: str, texts: list[tuple[str, str]], settings: dict[str, Any], most: int | None,
-    begin: str, batch: int | None, json: bool,
+    begin: str, batch: int | None, json: bool, beside: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """`texts` come with their places."""
     import sesame
@@ -107,6 +111,7 @@ def _speak(
     if most is not None:
         settings["most"] = most
     loaded = sesame.load(model, device)
+    others = [sesame.load(other, device) for other in beside]
     odd = not_followed(loaded.parts.speech or Speech(), Settings(**settings))
     if odd:
         say(f"{model}: generation_config.json asks for {', '.join(odd)}; the options of this command decide instead")
@@ -116,7 +121,9 @@ def _speak(
         say(f"{len(texts) - len(given)} of {len(texts)} lines are empty, and so are their answers")
     with bar(how, len(given), "texts") as shown:
         if how == "translate":
-            found = loaded.translate(given, begin=begin, batch=batch, shown=shown, places=places, **settings)
+            found = loaded.translate(
+                given, begin=begin, batch=batch, shown=shown, places=places, beside=others, **settings
+            )
         else:
             found = loaded.generate(given, batch=batch, shown=shown, places=places, **settings)
     if how == "translate":  # a continuation has no end that it could miss

@@ -155,6 +155,12 @@ def predict(
     text_column: str | None = typer.Option(None, help="The column of the text; guessed otherwise."),
     pair_column: str | None = typer.Option(None, help="The column of the second text."),
     abstain: float = typer.Option(0.0, min=0.0, max=1.0, help="Give no answer below this probability."),
+    beside: list[str] = typer.Option(
+        [],
+        "--with",
+        metavar="MODEL",
+        help="Another model of the same labels: the mean of all probabilities; repeat it.",
+    ),
     out: Path | None = typer.Option(None, help="Write answers here (.jsonl or .csv) instead of to the screen."),
     json: bool = typer.Option(False, "--json", help="One JSON object a text."),
     device: str = DEVICE,
@@ -173,11 +179,12 @@ def predict(
 
     check_out(out)
     loaded = load(model, device, engine, precision, accept)
+    others = [load(other, device, engine, precision, accept) for other in beside]
     kind = loaded.task(task).config.kind
     table = file is not None and is_table(file, kind)
     if table and texts:
         raise SesameError("give texts or --file, not both")
     given = None if table else numbered_lines(texts, file, empty=kind != "choice")
     examples = examples_of(kind, given, file, context or pair, columns_of(text_column, pair_column, None))
-    replies = answered(lambda full: loaded.predict(full, task, abstain, progress=True), examples)
+    replies = answered(lambda full: loaded.predict(full, task, abstain, True, beside=others), examples)
     write_replies(examples, replies, out, json)

@@ -28,6 +28,7 @@ CHUNK = 8192  # vectors
 LONGEST = 1 << 24  # letters of a line, bytes of a word
 _HEADER = re.compile(rb"\s*([0-9]{1,12})[ \t]+([0-9]{1,7})[ \t\r]*\n")
 
+_WIDE = re.compile(rb"(?:[^\0]\0){8}|(?:\0[^\0]){8}")  # UTF-16, which the reader of lines tells of
 _ONE_WORD = re.compile(r"[^\0-\x08\n]+")
 _SHIFTED = "no word may hold a space, and numbers have 32 bits: write the vectors as text"  # what else makes it so
 
@@ -38,7 +39,8 @@ def read_vectors(path: str | Path, most: int | None = None, policy: str = "unk")
     """The vectors of a file; `most`: only the first, which usually are the most frequent words."""
     path = Path(path)
     if not path.is_file():
-        raise SesameError(f"{path}: no such file; give a file of vectors (.txt, .vec, .bin)")
+        there = "is a folder; name a file in it" if path.is_dir() else "no such file; give a file of vectors"
+        raise SesameError(f"{path}: {there} (.txt, .vec, .bin)")
     if most is not None and most < 1:
         raise SesameError(f"--most {most}: must be at least 1")
     with bar(f"read {path.name}", path.stat().st_size, "B") as shown:
@@ -47,6 +49,8 @@ def read_vectors(path: str | Path, most: int | None = None, policy: str = "unk")
             words, matrix, subwords = read_fasttext(path, byte_blocks(path, shown.advance), most)
             return _distinct(path, words, matrix, policy, subwords)
         read = _binary if _is_binary(path, head) else _text
+        if read is _text:
+            _check_text(path, head)
         words, matrix = _collect(path, read(path, most, shown.advance), most)
     return _distinct(path, words, matrix, policy, None)
 
@@ -88,6 +92,17 @@ def _is_binary(path: Path, head: bytes) -> bool:
         if error.start < len(some) - 4:
             return True
     return any(byte < 9 for byte in some)
+
+
+def _check_text(path: Path, head: bytes) -> None:
+    """Vectors in other wrappings are sent the right way; GloVe's are published as archives."""
+    if head.startswith(b"PK\x03\x04"):
+        raise SesameError(f"{path}: is an archive; unpack it, and name a file in it")
+    if b"\0" in head and not _WIDE.search(head[:64]):
+        raise SesameError(
+            f"{path}: is neither text nor word2vec's or fastText's binary; write the vectors as text, as gensim does by "
+            "save_word2vec_format"
+        )
 
 
 def _is_written(line: bytes, width: int) -> bool:
@@ -142,6 +157,10 @@ def _text(path: Path, most: int | None, progress: Callable[[int], None]) -> Iter
             raise SesameError(f"{place}: is empty; a line is a word and its numbers")
         if not width:
             width = _gaps(line)
+            if width == 1 and _is_number(line.split()[0]):
+                raise SesameError(
+                    f"{place}: {line[:40]!r} is no vector, and does not say how many of which width there are"
+                )
         yield place, *_numbers(place, line, width)
         found += 1
     if promised is not None and found < promised:

@@ -12,11 +12,7 @@ SPACES = (" ", "▁", "Ġ")  # before a token that begins a word, as byte-level 
 
 def token_vectors(tokenizer: Tokenizer, vectors: Vectors, width: int) -> tuple[list[int], Matrix]:
     """Ids of the tokens that have a vector, and these (N, width); pieces inside of words have none."""
-    if vectors.width != width:
-        raise SesameError(
-            f"--vectors: have {vectors.width} numbers and the token table of this model {width}; change --set "
-            "backbone.width, or train vectors of that --width"
-        )
+    check_width(vectors, width)
     model = type(tokenizer.backend.model).__name__
     marked = model not in ("WordPiece", "WordLevel") or type(tokenizer.backend.decoder).__name__ == "ByteLevel"
     special = set(tokenizer.roles.values())
@@ -32,6 +28,14 @@ def token_vectors(tokenizer: Tokenizer, vectors: Vectors, width: int) -> tuple[l
     if not ids:
         raise SesameError("--vectors: no token of the model is a word of the file; is it the same language?")
     return ids, np.ascontiguousarray(vectors.matrix[rows])
+
+
+def check_width(vectors: Vectors, width: int) -> None:
+    if vectors.width != width:
+        raise SesameError(
+            f"--vectors: have {vectors.width} numbers and the token table of this model {width}; change --set "
+            "backbone.width, or train vectors of that --width"
+        )
 
 
 def _word(shown: str, marked: bool) -> str | None:

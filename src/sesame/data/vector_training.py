@@ -25,7 +25,11 @@ from sesame.progress import Bar, bar, say
 
 KINDS = ("word2vec", "fasttext", "glove")
 WINDOWS = {"word2vec": 5, "fasttext": 5, "glove": 10}  # the papers'
-EPOCHS = {"word2vec": 5, "fasttext": 5, "glove": 25}  # word2vec's and fastText's programs; GloVe: 50 for 300 numbers
+EPOCHS = {
+    "word2vec": 5,
+    "fasttext": 5,
+    "glove": 25,
+}  # the authors' programs; GloVe's paper: 50, from 300 numbers on 100
 
 
 @dataclass(frozen=True)

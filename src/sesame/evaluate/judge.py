@@ -12,8 +12,9 @@ from sesame.errors import SesameError
 from sesame.evaluate.results import tables
 from sesame.evaluate.scoring import compare, gold_of, interval, main_score, said_of, score
 from sesame.progress import say
-from sesame.tasks import Task
+from sesame.tasks import Reply, Task
 from sesame.tasks.base import TaskConfig
+from sesame.tasks.ensemble import check_alike, mean_replies
 from sesame.tasks.predict import predict
 from sesame.text import Tokenizer
 from sesame.train.precision import choose_machine
@@ -27,11 +28,18 @@ def judge(
     columns: Mapping[str, str] | None = None,
     multi: str | None = None,
     against: str | None = None,
+    beside: Sequence[str] = (),
     device: str = "auto",
 ) -> dict[str, Any]:
-    """Scores on `data`; with `against` also the paired difference to another model taught the same kind of task."""
+    """Scores on `data`; with `against` also the paired difference to another model taught the same kind of task.
+
+    `beside`: models that answer along with the first, by the mean of all probabilities.
+    """
     one = _open(model, task, device)
+    others = [_open(name, task, device, one.task.config.kind) for name in beside]
     config = one.task.config
+    if others:
+        check_alike([config, *(other.task.config for other in others)])
     read = read_labelled(data, config.kind, columns, multi=multi)
     for sentence in (read.said, *read.warnings):
         say(sentence)
@@ -42,7 +50,7 @@ def judge(
             f"{data}: every row is read as having one label, where {model} gives several; say with --multi what separates "
             "them, such as --multi '|', if some rows have more or none"
         )
-    said = one.answers(examples)
+    said = one.answers(examples, others)
     gold, metric = gold_of(config, examples), main_score(config)
     low, high = interval(config, metric, gold, said)
     found: dict[str, Any] = {
@@ -91,10 +99,15 @@ class _Judged:
     backbone: Backbone
     tokenizer: Tokenizer
 
-    def answers(self, examples: Sequence[Example]) -> list[Any]:
-        bare = [replace(example, label=None) for example in examples]  # labels unseen in training count as wrong
-        replies = predict(self.task, self.backbone, self.tokenizer, bare, progress=True)
+    def answers(self, examples: Sequence[Example], beside: Sequence["_Judged"] = ()) -> list[Any]:
+        replies = self.replies(examples)
+        if beside:
+            replies = mean_replies(self.task.config, [replies, *(other.replies(examples) for other in beside)])
         return said_of(self.task.config, replies)
+
+    def replies(self, examples: Sequence[Example]) -> list[Reply]:
+        bare = [replace(example, label=None) for example in examples]  # labels unseen in training count as wrong
+        return predict(self.task, self.backbone, self.tokenizer, bare, progress=True)
 
 
 def _open(model: str, name: str | None, device: str, kind: str = "") -> _Judged:

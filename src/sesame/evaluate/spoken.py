@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sesame.checkpoint.folder import Parts, load_parts
-from sesame.checkpoint.speech import answers
+from sesame.checkpoint.speech import answers, together
 from sesame.config import read_toml
 from sesame.data.languages import PAIRED
 from sesame.data.parallel import Counted, find_columns, has_fields, named_fields, read_pairs
@@ -203,10 +203,13 @@ def _run(model: str) -> dict[str, Any]:
     return {} if file is None else dict(read_toml(file).get("run", {}))
 
 
-def answer_all(parts: Parts, sides: Sides, *, shown_as: str = "answer", **settings: Any) -> list[str]:
-    """The best answer to each source."""
+def answer_all(
+    parts: Parts, sides: Sides, *, beside: Sequence[Parts] = (), shown_as: str = "answer", **settings: Any
+) -> list[str]:
+    """The best answer to each source; `beside`: models that speak along."""
+    speaks = together(parts, beside) if beside else None
     with bar(shown_as, len(sides), "texts") as shown:
-        found = answers(parts, sides.sources, settings, shown=shown, places=sides.places)
+        found = answers(parts, sides.sources, settings, speaks=speaks, shown=shown, places=sides.places)
     tell_cut([said[0] for said in found], settings.get("most", Settings.most))
     return [said[0].text for said in found]
 
@@ -235,10 +238,12 @@ def judge_answers(
     prefix: str = "",
     metric: str = "bleu",
     against: str | None = None,
+    beside: Sequence[str] = (),
     device: str = "auto",
     **settings: Any,
 ) -> dict[str, Any]:
-    """Scores of a model on pairs, with intervals; `against`: another model, on the same draws of examples."""
+    """Scores of a model on pairs, with intervals; `against`: another model, on the same draws of examples; `beside`: models
+    that speak along with the first."""
     check_metric(metric)
     if source is None and target is None:
         source, target = columns_of(model, data)
@@ -246,7 +251,8 @@ def judge_answers(
         say(f"{model}: was taught with the prefix {taught!r}, and these sources have none; give --prefix")
     sides = read_sides(data, source, target, prefix, as_written=True)
     gold = sides.answers
-    said = answer_all(open_answering(model, device), sides, **settings)
+    others = [open_answering(name, device) for name in beside]
+    said = answer_all(open_answering(model, device), sides, beside=others, **settings)
     found = score_answers(gold, said, metric == "brackets", ROUNDS)
     result: dict[str, Any] = {
         "task": "seq2seq", "metric": metric, "scores": found.values, "signatures": found.signatures,

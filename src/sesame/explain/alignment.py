@@ -46,6 +46,8 @@ def told_and_read(parts: Parts, source: str, answer: str | None = None, beams: i
     tokenizer = parts.tokenizer
     if not parts.backbone.answers or tokenizer is None:
         raise SesameError("this model has no encoder and decoder with a tokenizer; an alignment needs both")
+    if not source.strip():
+        raise SesameError("the source holds no text, so there is nothing to look at; give one")
     voice = voice_of(parts)
     if answer is None:
         (said,) = answers(parts, [source], {"beams": beams})

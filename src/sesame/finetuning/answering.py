@@ -256,7 +256,7 @@ class _Job:
         found: dict[str, Any] = {"seed": seed, "scores": {}, "said": {}}
         if self.world.first:
             trained = open_answering(str(final), w.device)
-            asked = {"beams": w.beams, "alpha": w.alpha, "most": w.most}
+            asked: dict[str, Any] = {"beams": w.beams, "alpha": w.alpha, "most": w.most}
             for part in (name for name in ("valid", "test") if name in parts):
                 said = answer_all(trained, parts[part], shown_as=f"seed {seed}: {part}", **asked)
                 scores = score_answers(parts[part].answers, said, w.metric == "brackets")

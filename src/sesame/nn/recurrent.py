@@ -7,6 +7,7 @@ Beaufays 2014 (projection); Gal & Ghahramani 2016 (variational dropout: one mask
     LSTM  i, f, o = σ(W x + U h + b), g = tanh(...);  c' = f c + i g;  h' = o tanh(c'), or P (o tanh(c')) with projection
     GRU   r, z = σ(W x + U h + b);  n = tanh(W x + b + r (U h + b'));  h' = (1 - z) n + z h
 
+A GRU is cuDNN's: the reset gate acts on U h. In Cho et al. 2014 (and in Skip-Thought) it acts on h, before U.
 Unusual: nothing is kept on the module between calls. `Memory` is for each layer (hidden,) or (hidden, cell), batch first, so
 that a search may select rows and a segment may go on where the last one ended. Kernels are PyTorch's fused ones (cuDNN on a
 GPU), a layer at a time; only ELMo's clips, which they do not know, are steps in Python (`nn/clipped_lstm`).

@@ -29,7 +29,7 @@ from sesame.data.counts import count_table
 from sesame.data.pack import Part, hold_out
 from sesame.data.readers import corpus_files
 from sesame.data.vector_files import read_vectors
-from sesame.data.vector_table import token_vectors
+from sesame.data.vector_table import check_width, token_vectors
 from sesame.errors import SesameError
 from sesame.files import whole_file, whole_folder
 from sesame.nn.init import Undrawn
@@ -89,13 +89,8 @@ class Ingredients:
 
     def _backbone(self, wishes: Wishes, recipe: Recipe) -> Backbone:
         if self.started is None:
-            settings = {key: value for key, value in recipe.backbone.items() if key != "kind"}
-            if recipe.languages.embedded:
-                settings["languages"] = self.languages
-            _, kind = BACKBONES[recipe.backbone.get("kind", "encoder")]
-            config = build_config(kind, {**settings, "vocab": len(self.tokenizer)}, "backbone")
             try:
-                return build_backbone(config)
+                return _new_backbone(recipe, self.tokenizer, self.languages)
             except RuntimeError as error:
                 if "memory" not in str(error):  # the CPU's allocator has no error of its own
                     raise
@@ -138,6 +133,21 @@ class Ingredients:
         table = torch.from_numpy(found)
         seen = table.abs().sum(1) > 0
         rows[: len(table)][seen] = table[seen]
+
+
+def _new_backbone(recipe: Recipe, tokenizer: Tokenizer, languages: tuple[str, ...]) -> Backbone:
+    settings = {key: value for key, value in recipe.backbone.items() if key != "kind"}
+    if recipe.languages.embedded:
+        settings["languages"] = languages
+    _, kind = BACKBONES[recipe.backbone.get("kind", "encoder")]
+    return build_backbone(build_config(kind, {**settings, "vocab": len(tokenizer)}, "backbone"))
+
+
+def _check_vectors(file: str, recipe: Recipe, tokenizer: Tokenizer, languages: tuple[str, ...]) -> None:
+    """Vectors that a new model has no room for are told of now, by the first of them, and not after hours of encoding."""
+    with torch.device("meta"):
+        width = _new_backbone(recipe, tokenizer, languages).token_table().shape[1]
+    check_width(read_vectors(file, most=1), width)
 
 
 def _objectives(recipe: Recipe, backbone: Backbone, tokenizer: Tokenizer, speech: Speech | None) -> Together:
@@ -210,6 +220,8 @@ def gather_ingredients(wishes: Wishes, recipe: Recipe, run: Run, files: list[Pat
             _objectives(recipe, started.backbone, tokenizer, started.speech)
     if started is None:  # a tokenizer that was made for another kind of model keeps its pieces
         tokenizer = _framed(tokenizer, recipe)
+    if wishes.vectors is not None:
+        _check_vectors(wishes.vectors, recipe, tokenizer, languages_of(wishes))
     if started is not None and wishes.extend:
         started, tokenizer = extend(started, tokenizer, files, wishes.field, wishes.extend, kept)
     spoken = languages_of(wishes)
@@ -265,6 +277,19 @@ def _check_settings(wishes: Wishes, recipe: Recipe, started: Parts) -> None:
             f"{wishes.start}: tells next tokens, and would forget it by learning masks; take recipe gpt or gpt2, or set "
             "objectives.mlm=false, objectives.clm.head=lm"
         )
+    if recipe.backbone.get("backward") and not getattr(started.backbone.config, "backward", False):
+        raise SesameError(
+            f"{wishes.start}: does not read from the end, as recipe {recipe.name} does; start from one that does, or "
+            "take a recipe that reads forward, such as adapt-lstm"
+        )
+    turned = None if started.speech is None else started.speech.reverse
+    for name, stage in recipe.stages.items():
+        if stage.packing == "answers" and turned is not None and stage.reverse != turned:
+            way = ("their end", "their beginning") if turned else ("their beginning", "their end")
+            raise SesameError(
+                f"{wishes.start}: has learnt to read sources from {way[0]}, and recipe {recipe.name} reads from {way[1]}; "
+                f"set stages.{name}.reverse={str(turned).lower()}"
+            )
     built = json.loads(json.dumps(asdict(started.backbone.config)))  # lists are lists, as in a recipe
     for setting in wishes.settings:
         name = setting.partition("=")[0].removeprefix("backbone.")

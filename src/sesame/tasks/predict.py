@@ -35,8 +35,7 @@ def predict(
     Of several answers (entities, labels at once) those that are not sure enough are left out. Of the answers to a question
     the `best` are told, 20 at most. An `engine`, where one is given, computes instead of the backbone.
     """
-    if not 0 <= abstain <= 1:
-        raise SesameError(f"abstain is {abstain}; it is a probability, from 0 to 1")
+    check_abstain(abstain)
     if abstain > 0 and task.config.kind == "regress":
         raise SesameError("a number comes without a probability, so there is nothing to abstain by; leave it out")
     for example in examples:
@@ -53,7 +52,7 @@ def predict(
         logits = logits_of(
             task, engine or backbone, items, inputs.pad, precision, shown if progress else None, alike=True
         )
-    return [_withheld(reply, abstain) for reply in answer(task, examples, items, logits, best)]
+    return [withheld(reply, abstain) for reply in answer(task, examples, items, logits, best)]
 
 
 def window_length(task: Task, backbone: Backbone) -> int:
@@ -69,7 +68,12 @@ def _check(task: Task, example: Example) -> None:
         raise SesameError(f"{example.place}: this model was trained on pairs of texts; give two")
 
 
-def _withheld(reply: Reply, abstain: float) -> Reply:
+def check_abstain(abstain: float) -> None:
+    if not 0 <= abstain <= 1:
+        raise SesameError(f"abstain is {abstain}; it is a probability, from 0 to 1")
+
+
+def withheld(reply: Reply, abstain: float) -> Reply:
     """An answer that is not sure enough is not given; its probabilities stay."""
     if abstain <= 0:
         return reply
