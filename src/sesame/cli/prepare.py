@@ -38,7 +38,9 @@ def tokenizer(
         help="Lower-case the text; letters stay apart (й is not и). By default for all but bpe, whose bytes then give back "
         "every text.",
     ),
-    strip_accents: bool = typer.Option(False, help="Drop accents as BERT's uncased models do (й becomes и)."),
+    strip_accents: bool = typer.Option(
+        False, "--strip-accents", help="Drop accents as BERT's uncased models do (й becomes и)."
+    ),
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
 ) -> None:
     """Train a tokenizer on raw text.

@@ -68,9 +68,9 @@ def finetune(
     name: str | None = typer.Option(None, help="The task's name in the model; by default what --task says."),
     also: list[str] = typer.Option(
         [],
-        metavar="[NAME=]KIND:TRAIN[:VALID[:TEST]]",
-        help="A further task for the same encoder; can be given several times. --set alpha=0.5 draws small tasks more "
-        "often than their size would. seq2seq: 'PREFIX=FILE'.",
+        metavar="TASK",
+        help="A further task for the same encoder, such as tag:names.conll; all of it: NAME=tag:TRAIN:VALID:TEST; "
+        "repeat for more. --set alpha=0.5 draws small tasks more often. seq2seq: 'PREFIX=FILE'.",
     ),
     source: str | None = SOURCE,
     target: str | None = TARGET,
@@ -85,7 +85,7 @@ def finetune(
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Change the strategy: adapt.layer_decay=0.9"
     ),
-    baselines: bool = typer.Option(True, "--baselines/--no-baselines", help="Majority and TF-IDF beside the result."),
+    no_baselines: bool = typer.Option(False, "--no-baselines", help="Leave out majority and TF-IDF beside the result."),
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
     precision: str = typer.Option("auto", help="auto, fp32, bf16 or mixed."),
     save_minutes: float = typer.Option(5.0, help="Minutes between two checkpoints."),
@@ -130,7 +130,7 @@ def finetune(
             model, task, train, out or Path("runs") / f"{task}-{Path(train).name.split('.')[0]}", valid=valid, test=test,
             strategy=strategy, seeds=seeds, seed=seed, epochs=epochs, rate=rate, layers=layers, multi=multi, metric=metric,
             text_column=text_column, pair_column=pair_column, label_column=label_column,
-            settings=settings, baselines=baselines, device=device, name=name, also=also,
+            settings=settings, baselines=not no_baselines, device=device, name=name, also=also,
             precision=precision, save_minutes=save_minutes, save_steps=save_steps, text=text,
             text_budget=seconds(text_budget, "--text-budget"), text_steps=text_steps, extend=extend or 0,
         )

@@ -220,7 +220,7 @@ class _Job:
         began = time.monotonic()
         for attempt in range(TRIES):
             place = folder if attempt == 0 else folder / f"again-{attempt}"
-            found = self._attempt(seed, attempt, place, f"seed {number + 1} of {seeds}")
+            found = self._attempt(seed, attempt, place, f"seed {seed} ({number + 1} of {seeds})")
             if not found["collapsed"]:
                 break
             if attempt + 1 < TRIES:
