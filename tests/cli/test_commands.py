@@ -78,7 +78,9 @@ def test_help_fits_a_narrow_screen(command: str) -> None:
     shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80"}).stdout
     options = [line for line in shown.partition("─ Options ")[2].splitlines() if "--help" not in line]
     assert options
-    assert not any(sign in line for line in options for sign in ("…", "<int", "<str", "<float", "<list", "<bool", "<path"))
+    assert not any(
+        sign in line for line in options for sign in ("…", "<int", "<str", "<float", "<list", "<bool", "<path")
+    )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["pretrain", "--help"], ["--version"]])

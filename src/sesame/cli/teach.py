@@ -69,8 +69,8 @@ def finetune(
     also: list[str] = typer.Option(
         [],
         metavar="TASK",
-        help="A further task for the same encoder, such as tag:names.conll; all of it: NAME=tag:TRAIN:VALID:TEST; "
-        "repeat for more. --set alpha=0.5 draws small tasks more often. seq2seq: 'PREFIX=FILE'.",
+        help="A further task for the same encoder, such as tag:names.conll or NAME=tag:names.conll; FILE:VALID:TEST "
+        "names all rows. Repeat for more; --set alpha=0.5 draws small tasks more often. seq2seq: 'PREFIX=FILE'.",
     ),
     source: str | None = SOURCE,
     target: str | None = TARGET,
