@@ -146,7 +146,7 @@ def _answers(model: str, data: str, written: dict[str, Any], device: str, json: 
     if "versus" in found:
         v = {key: 100 * value for key, value in found["versus"].items()}
         console.print(
-            f"{_verdict(found['versus'])} {found['against']} by {v['difference']:+.2f} {found['metric']} "
+            f"{_verdict(found['versus'])} {found['against']}: {v['difference']:+.2f} {found['metric']} "
             f"(95 %: {v['low']:+.2f} to {v['high']:+.2f}, p = {v['p'] / 100:.4f})"
         )
 
@@ -195,6 +195,6 @@ def _show(found: dict[str, Any]) -> None:
     if "versus" in found:
         v = found["versus"]
         console.print(
-            f"{_verdict(v)} {found['against']} by {v['difference']:+.4f} {found['metric']} "
+            f"{_verdict(v)} {found['against']}: {v['difference']:+.4f} {found['metric']} "
             f"(95 %: {v['low']:+.4f} to {v['high']:+.4f}, p = {v['p']:.4f})"
         )
