@@ -75,5 +75,5 @@ def ending(final: Path, state: State) -> str:
     shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
     sides = [f"{math.exp(figures[name]):.1f} {name}" for name in ("forward", "backward") if name in figures]  # ELMo
     shown += f"; perplexity {', '.join(sides)}" if sides else ""
-    done = f"{state.step:,} steps and {state.tokens / 1e6:.1f} M tokens"
+    done = f"{state.step:,} step{'s' if state.step != 1 else ''} and {state.tokens / 1e6:.1f} M tokens"
     return f"{final}: done after {done}; held out: {shown or 'no text'}"
