@@ -332,6 +332,6 @@ def test_the_words_above_a_confusion_matrix_fit(classes: int) -> None:
     """They began above the first column, and their end was cut off: "rows: what is ri". Half an em a letter is ample."""
     drawn = plots.confusion_picture([f"class {k}" for k in range(classes)], [[1.0] * classes] * classes)
     width = float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])  # type: ignore[index]
-    at, told = re.search(r'<text [^>]*x="([-\d.]+)"[^>]*>(rows:[^<]*)', drawn).groups()  # type: ignore[union-attr]
-    assert 0 <= float(at)
+    at, told = re.search(r'<text [^>]*x="([-\d.]+)"[^>]*>((?:rows|columns):[^<]*)', drawn).groups()  # type: ignore[union-attr]
+    assert float(at) >= 0
     assert float(at) + len(told) * 5.3 <= width
