@@ -75,5 +75,6 @@ def ending(final: Path, state: State) -> str:
     shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
     sides = [f"{math.exp(figures[name]):.1f} {name}" for name in ("forward", "backward") if name in figures]  # ELMo
     shown += f"; perplexity {', '.join(sides)}" if sides else ""
-    done = f"{state.step:,} step{'s' if state.step != 1 else ''} and {state.tokens / 1e6:.1f} M tokens"
+    tokens = f"{state.tokens / 1e6:.1f} M" if state.tokens >= 1e5 else f"{state.tokens:,}"
+    done = f"{state.step:,} step{'s' if state.step != 1 else ''} and {tokens} tokens"
     return f"{final}: done after {done}; held out: {shown or 'no text'}"
