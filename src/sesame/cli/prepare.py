@@ -61,10 +61,7 @@ def tokenizer(
     made = tokenizer_from(corpus_files(text), field, kind, size, small, strip_accents)  # type: ignore[arg-type]
     with whole_folder(out) as folder:
         made.save(folder)
-    say(
-        f"{out}: {len(made):,} pieces"
-        + (f" (the text gives no more than that of {size:,})" if len(made) < size else "")
-    )
+    say(f"{out}: {len(made):,} pieces")
 
 
 def recipes(
