@@ -52,7 +52,7 @@ def evaluate(
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
     json: bool = typer.Option(False, "--json", help="The scores as JSON."),
 ) -> None:
-    """Score a model: on labelled rows that it was taught, with an interval; by prompts; or by its perplexity on a text.
+    """Score a model on labelled rows, with an interval; by prompts; or by its perplexity on a text.
 
     Example: sesame evaluate runs/tickets --data test.csv --against runs/tickets-frozen
 

@@ -44,7 +44,9 @@ def finetune(
     test: str | None = typer.Option(None, help="Rows to judge by; nothing is chosen by them."),
     out: Path | None = typer.Option(None, "--out", help="The folder of the run; by default runs/TASK-FILE."),
     strategy: str = typer.Option("full", help="full, frozen, gradual, gpt, ulmfit, dai-le, tagger, or a .toml file."),
-    seeds: int | None = typer.Option(None, min=1, help="Trainings; by default 5 below 10,000 examples, else 1."),
+    seeds: int | None = typer.Option(
+        None, min=1, help="How many trainings; by default 5 below 10,000 examples, else 1."
+    ),
     seed: int = typer.Option(0, help="The first seed."),
     epochs: float | None = typer.Option(None, help="Passes over the examples; small sets get more by default."),
     rate: float | None = typer.Option(None, help="The peak learning rate."),
@@ -64,7 +66,7 @@ def finetune(
     ),
     text_budget: str | None = typer.Option(None, help="Wall-clock for that, such as 10m; by default one pass."),
     text_steps: int | None = typer.Option(None, min=1, help="Optimiser steps on that, instead of a budget."),
-    extend: int | None = typer.Option(None, min=1, help="Words of that text for the vocabulary, at most."),
+    extend: int | None = typer.Option(None, min=1, help="Add at most N words of that text to the vocabulary."),
     name: str | None = typer.Option(None, help="The task's name in the model; by default what --task says."),
     also: list[str] = typer.Option(
         [],
@@ -89,9 +91,11 @@ def finetune(
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
     precision: str = typer.Option("auto", help="auto, fp32, bf16 or mixed."),
     save_minutes: float = typer.Option(5.0, help="Minutes between two checkpoints."),
-    save_steps: int = typer.Option(0, min=0, help="Steps between two checkpoints, instead of minutes."),
+    save_steps: int = typer.Option(
+        0, min=0, help="Steps between two checkpoints, instead of minutes.", show_default=False
+    ),
 ) -> None:
-    """Teach a model a task from labelled rows; ends with a score, its interval and a report.
+    """Teach a model a task from labelled rows. Ends with a score, its interval and a report.
 
     Example: sesame finetune runs/mine --task classify --train tickets.csv --out runs/tickets
 
@@ -162,7 +166,7 @@ def predict(
     precision: str = PRECISION,
     accept: bool = ACCEPT,
 ) -> None:
-    """Answers of a fine-tuned model, with probabilities and places in the original text.
+    """Answer with a fine-tuned model: labels, tags or spans, with probabilities and places in the original text.
 
     Example: sesame predict runs/tickets "My card was swallowed" --json
     """
