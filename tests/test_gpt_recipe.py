@@ -100,7 +100,7 @@ def test_a_model_without_room_or_without_masks_says_so(trained: dict[str, Path])
         model.generate("word " * 200)
     with pytest.raises(SesameError, match="reads from left to right"):
         model.fill("a [MASK]")
-    with pytest.raises(SesameError, match="cannot translate"):
+    with pytest.raises(SesameError, match="cannot translate; it continues texts, use `sesame generate`"):
         model.translate("a")
 
 

@@ -75,13 +75,18 @@ class Loaded:
         most: int | None = backbone.config.max_length if isinstance(backbone, EncoderDecoder) else backbone.longest
         return most or 1_000_000
 
+    @property
+    def _causal(self) -> bool:
+        return bool(getattr(self.parts.backbone.config, "causal", False))
+
     def fill(self, texts: str | Sequence[str], top: int = 5) -> list[list[Filled]]:
         """The best tokens for every mask in every text."""
-        if getattr(self.parts.backbone.config, "causal", False):
+        if self._causal:
             raise SesameError(f"{self.folder}: reads from left to right and cannot fill a gap; pre-train with masks")
         if "mlm" not in self.parts.heads:
-            beside = " (the generator beside it can: name its folder)" if "rtd" in self.parts.heads else ""
-            raise SesameError(f"{self.folder}: has no trained masked-language head, so it cannot fill masks{beside}")
+            remedy = "`sesame pretrain adapt --start MODEL --text TEXT` teaches it one"
+            remedy = "the generator beside it can: name its folder" if "rtd" in self.parts.heads else remedy
+            raise SesameError(f"{self.folder}: has no trained masked-language head, so it cannot fill masks; {remedy}")
         if not self.tokenizer.has("mask"):
             raise SesameError(f"{self.folder}: its tokenizer has no mask token")
         texts = _texts(texts)
@@ -236,7 +241,12 @@ class Loaded:
         """
         if not self.parts.backbone.answers:
             raise SesameError(
-                f"{self.folder}: has no encoder and decoder, so it cannot translate; see `sesame generate`"
+                f"{self.folder}: has no encoder and decoder, so it cannot translate; "
+                + (
+                    "it continues texts, use `sesame generate`"
+                    if self._causal
+                    else "take one that was trained on pairs"
+                )
             )
         voice = voice_of(self.parts)
         if begin:

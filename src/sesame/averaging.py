@@ -37,8 +37,8 @@ def last_checkpoints(run: str | Path, last: int) -> list[Path]:
     found.sort(key=lambda f: int(f.name[5:]))
     if len(found) < last:
         raise SesameError(
-            f"{folder}: keeps {len(found)} checkpoints, {last} were asked for; take fewer, or train with --keep {last} "
-            "and --save-minutes (5 as a rule) so few that the run is saved as often"
+            f"{folder}: has {len(found)} of the {last} checkpoints asked for; give a smaller --last, or pre-train with "
+            f"--keep {last} and a shorter --save-minutes than 5, its default"
         )
     for checkpoint in found[-last:]:
         if in_shares(checkpoint):

@@ -441,7 +441,9 @@ def test_fill(cli: Cli, model: Path, tmp_path: Path) -> None:
     cli("fill", model, "\udcff [MASK]").refused("the command line", "not UTF-8")
     found = {name: row for name, row in load_file(model / "model.safetensors").items() if not name.startswith("cls.")}
     save_file(found, model / "model.safetensors")
-    cli("fill", model, "Da [MASK].").refused(model, "no trained masked-language head")
+    cli("fill", model, "Da [MASK].").refused(model, "no trained masked-language head", "pretrain adapt --start")
+    cli("translate", model, "Da.").refused(model, "no encoder and decoder", "trained on pairs")
+    cli("generate", model, "Da.").refused("does not read from left to right", "gpt, gpt2, transformer-xl")
 
 
 def test_embed(cli: Cli, model: Path, tmp_path: Path) -> None:

@@ -72,6 +72,17 @@ def test_help_lists_all_commands() -> None:
     assert {"convert", "demo", "doctor", "embed", "fill", "pretrain", "recipes", "tokenizer"} <= set(COMMANDS)
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_narrow_screen(command: str) -> None:
+    """No word of it is cut in 80 columns; what an option takes is N, X, PATH or TEXT, and no Python type."""
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80"}).stdout
+    options = [line for line in shown.partition("─ Options ")[2].splitlines() if "--help" not in line]
+    assert options
+    assert not any(
+        sign in line for line in options for sign in ("…", "<int", "<str", "<float", "<list", "<bool", "<path")
+    )
+
+
 @pytest.mark.parametrize("words", [["--help"], ["pretrain", "--help"], ["--version"]])
 def test_help_answers_without_torch(words: list[str]) -> None:
     code = (

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from sesame.checkpoint.folder import save_parts
+from sesame.cli.explanations import _head_table
 from tests.cli.calling import Cli
 from tests.explain.explain_toys import TEXT, WORDS, toy
 
@@ -59,6 +60,21 @@ def test_attribution(cli: Cli, model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("columns", "cells"), [("80", 3), ("160", 13)])
+def test_heads_are_never_cut(
+    columns: str, cells: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table of twelve heads in 80 columns had "+0…" in each cell."""
+    monkeypatch.setenv("COLUMNS", columns)
+    change = [[(layer - head) / 100 for head in range(12)] for layer in range(6)]
+    _head_table([f"decoder {n} to the source" for n in range(6)], [*change[:5], [float("nan"), *change[5][1:]]])
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert shown.splitlines()[1].count("┃") - 1 == cells
+    assert "decoder 0 to the source │   12 │ -0.110" in shown or cells > 3
+    assert ("10 heads of 71" in shown) == (cells == 3)
+
+
 def test_heads_and_layers(cli: Cli, model: Path, rows: Path, tmp_path: Path) -> None:
     begin = ("explain", model, "--task", "classify", "--data", rows)
     found = json.loads(cli(*begin, "--what", "heads", "--json").fine().out)

@@ -1,15 +1,17 @@
 """What a fine-tuning says at its end: beside which baseline it stands, and whether it is better."""
 
+from typing import Any
+
 import pytest
 
 from sesame.evaluate.results import advice, strongest
 
 
-def ending(metric: str, low: float, high: float, adapted: bool = False, adaptable: bool = True) -> str:
+def ending(metric: str, low: float, high: float, adapted: bool = False, adaptable: bool = True, **more: Any) -> str:
     versus = {"baseline": "tf-idf", "difference": (low + high) / 2, "low": low, "high": high}
     found = {metric: {"mean": 0.5, "std": None, "n": 1}}
     data = {"rows": {"train": 2000}, "adapted": adapted, "adaptable": adaptable}
-    return advice({"versus": versus, "data": data, "scores": {"test": found}}, "test", metric)
+    return advice({"versus": versus, "data": data, "scores": {"test": found}, **more}, "test", metric)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,15 @@ def test_who_has_adapted_is_not_told_to() -> None:
 
 def test_what_cannot_be_adapted_is_not_told_to() -> None:
     assert ending("accuracy", -0.1, 0.2, adaptable=False).endswith("0.2000); label more")
+
+
+@pytest.mark.parametrize(
+    ("collapsed", "said"),
+    [(True, "next: the model gives every text the same answer; train longer"), (False, "next: worse")],
+)
+def test_a_collapsed_model_is_not_told_to_label_more(collapsed: bool, said: str) -> None:
+    seeds = [{"collapsed": not collapsed}, {"collapsed": collapsed}]
+    assert ending("accuracy", -0.2, -0.1, seeds=seeds, best=1).startswith(said)
 
 
 @pytest.mark.parametrize("metric", ["mse", "mae", "pearson"])

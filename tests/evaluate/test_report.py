@@ -325,3 +325,13 @@ def test_reading_the_modules_costs_no_matplotlib() -> None:
     code = "import sys, sesame.evaluate.report; print('matplotlib' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_the_words_above_a_confusion_matrix_fit(classes: int) -> None:
+    """They began above the first column, and their end was cut off: "rows: what is ri". Half an em a letter is ample."""
+    drawn = plots.confusion_picture([f"class {k}" for k in range(classes)], [[1.0] * classes] * classes)
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])  # type: ignore[index]
+    at, told = re.search(r'<text [^>]*x="([-\d.]+)"[^>]*>((?:rows|columns):[^<]*)', drawn).groups()  # type: ignore[union-attr]
+    assert float(at) >= 0
+    assert float(at) + len(told) * 5.3 <= width

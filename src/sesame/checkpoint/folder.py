@@ -166,11 +166,16 @@ def _belongs(name: str, heads: set[str]) -> bool:
     return any(name.startswith(f"{head}.") for head in heads)
 
 
+def check_there(folder: Path) -> None:
+    """At once, where rows are read before the model."""
+    if not folder.is_dir():
+        raise SesameError(f"{folder}: no such folder; give the folder of a model (config.json, weights, tokenizer)")
+
+
 def load_parts(folder: str | Path, tokenizer: bool = True, more: Mapping[str, nn.Module] | None = None) -> Parts:
     """Open a folder of ours or of Hugging Face. `more`: modules like the heads, beyond those known here, that it may hold."""
     folder = Path(folder)
-    if not folder.is_dir():
-        raise SesameError(f"{folder}: no such folder; give the folder of a model (config.json, weights, tokenizer)")
+    check_there(folder)
     if not (folder / "config.json").is_file() and (folder / "final" / "config.json").is_file():
         folder = folder / "final"  # a run: its result
     if not (folder / "config.json").is_file() and is_elmo(folder):

@@ -211,7 +211,7 @@ def speaker(parts: "Parts") -> BackboneSpeaker:
     if name is None:
         reason = "it has no output layer for tokens" if names else "it does not read from left to right"
         raise SesameError(
-            f"this model cannot continue a text: {reason}; take one that was trained to (gpt, t5, bart ...)"
+            f"this model cannot continue a text: {reason}; take one that was trained to (gpt, gpt2, transformer-xl ...)"
         )
     return BackboneSpeaker(backbone, partial(_logits, heads[name], backbone))
 

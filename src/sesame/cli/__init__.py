@@ -10,6 +10,7 @@ import sys
 import typer
 
 from sesame.cli import answers, evaluate, explain, models, pictures, prepare, runs, serve, speak, teach, train, vectors
+from sesame.cli.help import name_values
 from sesame.cli.show import complain
 from sesame.errors import SesameError
 from sesame.files import abandon, goes_on
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 for room in (prepare, vectors, train, teach, evaluate, runs, answers, speak, explain, pictures, serve, models):
     room.register(app)
+name_values(app)
 
 
 @app.callback(invoke_without_command=True)

@@ -125,7 +125,7 @@ def embed(
         "last", help="last, second-to-last, first, sum-last-4, concat-last-4, sum-all, or a number."
     ),
     pooling: str | None = typer.Option(
-        None, help="mean, max, cls or pooler; by default mean, and cls for skip-thought, whose sentence it is."
+        None, help="mean, max, cls or pooler; by default mean; cls for skip-thought, where it is the sentence vector."
     ),
     out: Path | None = typer.Option(None, help="Write a NumPy file (.npy) instead of JSON lines."),
     device: str = DEVICE,

@@ -58,7 +58,7 @@ def evaluate(
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
     json: bool = typer.Option(False, "--json", help="The scores as JSON."),
 ) -> None:
-    """Score a model: on labelled rows that it was taught, with an interval; by prompts; or by its perplexity on a text.
+    """Score a model on labelled rows, with an interval; by prompts; or by its perplexity on a text.
 
     Example: sesame evaluate runs/tickets --data test.csv --against runs/tickets-frozen
 
@@ -157,7 +157,7 @@ def _answers(model: str, data: str, written: dict[str, Any], device: str, json: 
     if "versus" in found:
         v = {key: 100 * value for key, value in found["versus"].items()}
         console.print(
-            f"{_verdict(found['versus'])} {found['against']} by {v['difference']:+.2f} {found['metric']} "
+            f"{_verdict(found['versus'])} {found['against']}: {v['difference']:+.2f} {found['metric']} "
             f"(95 %: {v['low']:+.2f} to {v['high']:+.2f}, p = {v['p'] / 100:.4f})"
         )
 
@@ -206,6 +206,6 @@ def _show(found: dict[str, Any]) -> None:
     if "versus" in found:
         v = found["versus"]
         console.print(
-            f"{_verdict(v)} {found['against']} by {v['difference']:+.4f} {found['metric']} "
+            f"{_verdict(v)} {found['against']}: {v['difference']:+.4f} {found['metric']} "
             f"(95 %: {v['low']:+.4f} to {v['high']:+.4f}, p = {v['p']:.4f})"
         )

@@ -24,7 +24,9 @@ def explain(
         None, help="The text; neighbours: a word; layers need none, nor heads with --data."
     ),
     what: str = typer.Option(..., help="attention, attribution, heads, layers or neighbours."),
-    out: Path | None = typer.Option(None, help="The page (.html) or picture (.png, .svg). Figures are told anyway."),
+    out: Path | None = typer.Option(
+        None, help="The page (.html) or picture (.png, .svg). The figures are printed anyway."
+    ),
     pair: str | None = typer.Option(None, help="A second text; for questions the context."),
     task: str | None = typer.Option(None, help="The task by name, if the model was taught several; 'mask' for none."),
     label: str = typer.Option("", help="The label, tag or token asked about; qa: span, start or end; else an answer."),

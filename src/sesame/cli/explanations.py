@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sesame.explain.asked import Question
     from sesame.tasks import Task
 
+MOST = 10  # heads shown on a screen that is too narrow for all
 WITHOUT = "mask"  # --task of a model that was taught some: its masked-language head instead
 
 
@@ -155,11 +156,29 @@ def _heads(wanted: Wanted, parts: "Parts") -> None:
         told = {"name": found.name, "whole": found.whole, "rows": found.rows, "interval": found.between}
         typer.echo(jsonlib.dumps({**told, "layers": found.layers, "change": rows}, ensure_ascii=False))
         return
-    names = [str(number + 1) for number in range(found.change.shape[1])]
-    cells = [["" if np.isnan(value) else f"{value:+.3f}" for value in row] for row in change]
-    _table(["layer \\ head", *names], [[name, *row] for name, row in zip(found.layers, cells, strict=True)])
+    _head_table(found.layers, change)
     sure = "" if found.between is None else f" (95 % interval {found.between[0]:.4f} to {found.between[1]:.4f})"
     typer.echo(f"change of {found.name} without the head; with all heads it is {found.whole:.4f}{sure}")
+
+
+def _head_table(layers: Sequence[str], change: list[list[float]]) -> None:
+    """All heads, or where a screen is too narrow for their numbers those that change most."""
+    from math import isnan
+
+    from rich.console import Console
+
+    narrow = max(map(len, (*layers, "layer \\ head"))) + 4 + len(change[0]) * len("│ +0.000 ")
+    if narrow <= Console().width:
+        names = map(str, range(1, len(change[0]) + 1))
+        cells = [["" if isnan(value) else f"{value:+.3f}" for value in row] for row in change]
+        _table(["layer \\ head", *names], [[name, *row] for name, row in zip(layers, cells, strict=True)])
+        return
+    each = [(layer, head, x) for layer, row in zip(layers, change, strict=True) for head, x in enumerate(row, 1)]
+    found = sorted((one for one in each if not isnan(one[2])), key=lambda one: -abs(one[2]))
+    _table(["layer", "head", "change"], [[layer, str(head), f"{x:+.3f}"] for layer, head, x in found[:MOST]])
+    typer.echo(
+        f"the {min(MOST, len(found))} heads of {len(found)} that change most; a wider screen, --out or --json has all"
+    )
 
 
 def _layers(wanted: Wanted, parts: "Parts") -> None:

@@ -77,7 +77,7 @@ def average(
     ),
     out: Path = typer.Option(..., "--out", help="The folder to write."),
 ) -> None:
-    """The mean of several checkpoints as one model: better than the last of them, for nothing.
+    """Average several checkpoints into one model.
 
     Example: sesame average runs/en-de --last 5 --out en-de-averaged
     """
@@ -123,7 +123,7 @@ def expand(
     out: Path = typer.Option(..., "--out", help="The folder to write."),
     most: int | None = typer.Option(None, min=1, help="Only the first so many words of the file."),
 ) -> None:
-    """Teach a model words that it has not seen, by a linear map from static vectors to its own.
+    """Teach a skip-thought model words that it has not seen, by a linear map from static vectors to its own.
 
     Example: sesame expand runs/skip-thought --vectors glove.txt --out skip-thought-wide
     """

@@ -18,7 +18,7 @@ def doctor(
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
     json: bool = typer.Option(False, "--json", help="The findings for a program."),
 ) -> None:
-    """Say what is wrong with a text and a tokenizer, before an hour is spent. Exit code 1 if something would hurt.
+    """Find problems in a text and a tokenizer before you train on them. Exit code 1 if something would hurt.
 
     Example: sesame doctor corpus.txt.xz --tokenizer runs/mine/tokenizer
     """
@@ -38,7 +38,9 @@ def tokenizer(
         help="Lower-case the text; letters stay apart (й is not и). By default for all but bpe, whose bytes then give back "
         "every text.",
     ),
-    strip_accents: bool = typer.Option(False, help="Drop accents as BERT's uncased models do (й becomes и)."),
+    strip_accents: bool = typer.Option(
+        False, "--strip-accents", help="Drop accents as BERT's uncased models do (й becomes и)."
+    ),
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
 ) -> None:
     """Train a tokenizer on raw text.
@@ -59,10 +61,7 @@ def tokenizer(
     made = tokenizer_from(corpus_files(text), field, kind, size, small, strip_accents)  # type: ignore[arg-type]
     with whole_folder(out) as folder:
         made.save(folder)
-    say(
-        f"{out}: {len(made):,} pieces"
-        + (f" (the text gives no more than that of {size:,})" if len(made) < size else "")
-    )
+    say(f"{out}: {len(made):,} pieces")
 
 
 def recipes(
@@ -103,7 +102,7 @@ def trees(
     leaves: str = typer.Option("XX", help="What stands for each word of an answer: XX, words or tags."),
     functions: bool = typer.Option(False, help="Keep functions and indices: NP-SBJ-1."),
 ) -> None:
-    """Write parse trees as pairs, each sentence with its tree in one line: parsing is translation then.
+    """Turn parse trees into pairs of a sentence and its tree in one line, so that parsing becomes translation.
 
     Example: sesame trees wsj/ --out train.jsonl
     Then: sesame pretrain transformer --pairs words-tree=train.jsonl --out runs/parser

@@ -42,7 +42,7 @@ def translate(
     device: str = DEVICE,
     json: bool = typer.Option(False, "--json", help="One JSON object a source, with scores."),
 ) -> None:
-    """Translate, summarise, or whatever an encoder-decoder was taught: one answer for each source, in order.
+    """Translate, summarise, or do whatever an encoder-decoder was taught: one answer for each source, in order.
 
     Example: sesame translate runs/en-de --file test.en --beams 5 > said.de
     """
@@ -60,7 +60,9 @@ def generate(
     file: Path | None = typer.Option(None, help="A file with one prompt a line."),
     greedy: bool = typer.Option(False, "--greedy", help="Always the likeliest token, instead of drawing one."),
     beams: int = typer.Option(1, min=1, help="Search with so many hypotheses, instead of drawing."),
-    temperature: float = typer.Option(1.0, help="Below 1: bolder, above: wilder."),
+    temperature: float = typer.Option(
+        1.0, help="Below 1 likely tokens are preferred, above 1 rare ones come more often."
+    ),
     top_k: int = typer.Option(0, min=0, help="Draw from the k likeliest tokens; 0: from all."),
     top_p: float = typer.Option(TOP_P, help="Draw from the fewest tokens that hold this share of the probability."),
     seed: int = typer.Option(0, help="Another seed draws other tokens."),
@@ -72,7 +74,7 @@ def generate(
     device: str = DEVICE,
     json: bool = typer.Option(False, "--json", help="One JSON object a prompt, with scores."),
 ) -> None:
-    """Continue prompts. What is drawn depends on the seed and the prompt's number alone.
+    """Continue prompts. The same seed and prompts give the same continuations.
 
     Example: sesame generate runs/gpt "Once upon a time" --top-p 0.9 --best 3
     """

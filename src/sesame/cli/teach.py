@@ -44,7 +44,9 @@ def finetune(
     test: str | None = typer.Option(None, help="Rows to judge by; nothing is chosen by them."),
     out: Path | None = typer.Option(None, "--out", help="The folder of the run; by default runs/TASK-FILE."),
     strategy: str = typer.Option("full", help="full, frozen, gradual, gpt, ulmfit, dai-le, tagger, or a .toml file."),
-    seeds: int | None = typer.Option(None, min=1, help="Trainings; by default 5 below 10,000 examples, else 1."),
+    seeds: int | None = typer.Option(
+        None, min=1, help="How many trainings; by default 5 below 10,000 examples, else 1."
+    ),
     seed: int = typer.Option(0, help="The first seed."),
     epochs: float | None = typer.Option(None, help="Passes over the examples; small sets get more by default."),
     rate: float | None = typer.Option(None, help="The peak learning rate."),
@@ -64,13 +66,13 @@ def finetune(
     ),
     text_budget: str | None = typer.Option(None, help="Wall-clock for that, such as 10m; by default one pass."),
     text_steps: int | None = typer.Option(None, min=1, help="Optimiser steps on that, instead of a budget."),
-    extend: int | None = typer.Option(None, min=1, help="Words of that text for the vocabulary, at most."),
+    extend: int | None = typer.Option(None, min=1, help="Add at most N words of that text to the vocabulary."),
     name: str | None = typer.Option(None, help="The task's name in the model; by default what --task says."),
     also: list[str] = typer.Option(
         [],
-        metavar="[NAME=]KIND:TRAIN[:VALID[:TEST]]",
-        help="A further task for the same encoder; can be given several times. --set alpha=0.5 draws small tasks more "
-        "often than their size would. seq2seq: 'PREFIX=FILE'.",
+        metavar="TASK",
+        help="A further task for the same encoder, such as tag:names.conll or NAME=tag:names.conll; FILE:VALID:TEST "
+        "names all rows. Repeat for more; --set alpha=0.5 draws small tasks more often. seq2seq: 'PREFIX=FILE'.",
     ),
     source: str | None = SOURCE,
     target: str | None = TARGET,
@@ -85,13 +87,15 @@ def finetune(
     settings: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Change the strategy: adapt.layer_decay=0.9"
     ),
-    baselines: bool = typer.Option(True, "--baselines/--no-baselines", help="Majority and TF-IDF beside the result."),
+    no_baselines: bool = typer.Option(False, "--no-baselines", help="Leave out majority and TF-IDF beside the result."),
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
     precision: str = typer.Option("auto", help="auto, fp32, bf16 or mixed."),
     save_minutes: float = typer.Option(5.0, help="Minutes between two checkpoints."),
-    save_steps: int = typer.Option(0, min=0, help="Steps between two checkpoints, instead of minutes."),
+    save_steps: int = typer.Option(
+        0, min=0, help="Steps between two checkpoints, instead of minutes.", show_default=False
+    ),
 ) -> None:
-    """Teach a model a task from labelled rows; ends with a score, its interval and a report.
+    """Teach a model a task from labelled rows. Ends with a score, its interval and a report.
 
     Example: sesame finetune runs/mine --task classify --train tickets.csv --out runs/tickets
 
@@ -130,7 +134,7 @@ def finetune(
             model, task, train, out or Path("runs") / f"{task}-{Path(train).name.split('.')[0]}", valid=valid, test=test,
             strategy=strategy, seeds=seeds, seed=seed, epochs=epochs, rate=rate, layers=layers, multi=multi, metric=metric,
             text_column=text_column, pair_column=pair_column, label_column=label_column,
-            settings=settings, baselines=baselines, device=device, name=name, also=also,
+            settings=settings, baselines=not no_baselines, device=device, name=name, also=also,
             precision=precision, save_minutes=save_minutes, save_steps=save_steps, text=text,
             text_budget=seconds(text_budget, "--text-budget"), text_steps=text_steps, extend=extend or 0,
         )
@@ -168,7 +172,7 @@ def predict(
     precision: str = PRECISION,
     accept: bool = ACCEPT,
 ) -> None:
-    """Answers of a fine-tuned model, with probabilities and places in the original text.
+    """Answer with a fine-tuned model: labels, tags or spans, with probabilities and places in the original text.
 
     Example: sesame predict runs/tickets "My card was swallowed" --json
     """

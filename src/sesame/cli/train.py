@@ -22,7 +22,7 @@ def pretrain(
     size: str | None = typer.Option(None, help="tiny, mini, small, medium, base or large."),
     start: str | None = typer.Option(None, help="A model folder to go on from."),
     extend: int | None = typer.Option(
-        None, min=1, help="Words of the text that the start model's vocabulary gets as new pieces, at most."
+        None, min=1, help="Add at most N words of the text to the vocabulary of the start model."
     ),
     tokenizer: str | None = typer.Option(
         None, help="A tokenizer folder or file; otherwise one is trained on the text."
@@ -52,8 +52,12 @@ def pretrain(
     device: str = typer.Option("auto", help="auto, cpu or cuda."),
     precision: str = typer.Option("auto", help="auto, fp32, bf16 or mixed."),
     save_minutes: float = typer.Option(5.0, help="Minutes between two checkpoints."),
-    save_steps: int = typer.Option(0, min=0, help="Steps between two checkpoints, instead of minutes."),
-    keep: int = typer.Option(0, min=0, help="Checkpoints to keep, for `sesame average`; at least 2 are kept."),
+    save_steps: int = typer.Option(
+        0, min=0, help="Steps between two checkpoints, instead of minutes.", show_default=False
+    ),
+    keep: int = typer.Option(
+        0, min=0, help="Checkpoints to keep, for `sesame average`; by default 2.", show_default=False
+    ),
     field: str = typer.Option("text", help="The field of .jsonl and .parquet that holds the text."),
     compile: bool | None = typer.Option(None, "--compile/--no-compile", help="torch.compile; by default on a GPU."),
     rehearse: bool = typer.Option(

@@ -14,8 +14,10 @@ def vectors(
     out: Path = typer.Option(..., "--out", help="The file: word2vec's text format; fastText also .bin, with n-grams."),
     kind: str = typer.Option("word2vec", help="word2vec, fasttext or glove."),
     width: int = typer.Option(100, min=1, help="Numbers of a vector."),
-    window: int = typer.Option(0, min=0, help="Words to each side; by default 5, GloVe 10."),
-    epochs: int = typer.Option(0, min=0, help="Passes over the text; by default 5, GloVe 25 over its pairs."),
+    window: int = typer.Option(0, min=0, help="Words to each side; by default 5, GloVe 10.", show_default=False),
+    epochs: int = typer.Option(
+        0, min=0, help="Passes over the text; by default 5, GloVe 25 over its pairs.", show_default=False
+    ),
     min_count: int = typer.Option(5, min=1, help="Rarer words get no vector."),
     most: int = typer.Option(400_000, min=2, help="Words at most, the most frequent."),
     lowercase: bool = typer.Option(True, "--lowercase/--keep-case", help="Whether capitals count."),

@@ -239,7 +239,7 @@ def confusion_picture(labels: Sequence[str], counts: Sequence[Sequence[float]]) 
     cell = 44 if len(chosen) <= 6 else 30 if len(chosen) <= 12 else 24
     margin = 22 + 6 * min(22, max(_columns(str(labels[k])) for k in chosen))
     side = cell * len(chosen)
-    picture = _Picture("confusion", max(margin + side + 14, 220), 26 + side + 0.75 * margin + 14)
+    picture = _Picture("confusion", max(margin + side + 14, 264), 26 + side + 0.75 * margin + 14)
     axes = picture.axes(left=margin, right=picture.width - margin - side, top=26, bottom=0.75 * margin + 14)
     axes.grid(visible=False)
     axes.spines["bottom"].set_visible(False)
@@ -259,7 +259,8 @@ def confusion_picture(labels: Sequence[str], counts: Sequence[Sequence[float]]) 
     axes.set_xticks(range(len(chosen)), words, color=INK, rotation=40, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.5, len(chosen) - 0.5)
     axes.set_ylim(len(chosen) - 0.5, -0.5)
-    axes.set_title("columns: what the model said; rows: what is right", size=SIZE - 1, color=MUTED, loc="left")
+    told = "rows: what is right; columns: what the model said"
+    axes.set_title(told, size=SIZE - 1, color=MUTED, loc="left", x=-margin / side)  # few classes are narrower than it
     right, total = sum(row[k] for k, row in enumerate(counts)), sum(map(sum, counts))
     return picture.inline(
         f"Confusion matrix of {len(chosen)} of {len(counts)} classes; {right:g} of all {total:g} answers are right."

@@ -218,6 +218,8 @@ def _interval(metric: str, found: Mapping[str, Any]) -> str:
 
 def advice(results: Results, split: str, metric: str) -> str:
     """One sentence on what to try next, from what was seen."""
+    if "seeds" in results and results["seeds"][results["best"]].get("collapsed"):
+        return "next: the model gives every text the same answer; train longer (--epochs), or with another --rate"
     versus, rows = results.get("versus"), results["data"]["rows"]["train"]
     found = results["scores"][split][metric]
     sign = -1 if metric in LOWER_IS_BETTER else 1

@@ -26,7 +26,7 @@ from typing import Any
 
 from sesame import chance
 from sesame.checkpoint.cards import task_card
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts, check_there, load_parts
 from sesame.checkpoint.hf import FAMILIES
 from sesame.checkpoint.run import Run
 from sesame.data.split import alike
@@ -74,6 +74,7 @@ def _finetune(wishes: Wishes, world: World) -> Path:
         if done:
             say(f"{run.final}: this run is finished already; nothing to do")
             return run.final
+        check_there(Path(wishes.model))
         _Job(wishes, asked, transfer, machine, run).run_all()
     return run.final
 
@@ -220,7 +221,7 @@ class _Job:
         began = time.monotonic()
         for attempt in range(TRIES):
             place = folder if attempt == 0 else folder / f"again-{attempt}"
-            found = self._attempt(seed, attempt, place, f"seed {number + 1} of {seeds}")
+            found = self._attempt(seed, attempt, place, f"seed {seed} ({number + 1} of {seeds})")
             if not found["collapsed"]:
                 break
             if attempt + 1 < TRIES:

@@ -40,7 +40,7 @@ from sesame.pretraining.preparation import gather_ingredients
 from sesame.pretraining.telling import burden, ending, note, plan
 from sesame.pretraining.wishes import Wishes, chosen_recipe, identity_of
 from sesame.pretraining.written import Written
-from sesame.progress import Bar, bar, say
+from sesame.progress import Bar, bar, duration, say
 from sesame.recipe import Recipe, Stage
 from sesame.text import Tokenizer
 from sesame.train.accounting import Account
@@ -399,6 +399,11 @@ class _Job:
         self._keep(began)
 
     def _finish(self) -> None:
+        if self.wishes.budget and not self.state.step:
+            raise SesameError(
+                f"the budget of {duration(self.wishes.budget)} ended before the first step: nothing was learnt; run the same "
+                "command again, now that tokenizer and text are prepared, or give a longer budget and another --out"
+            )
         if self.state.step and not self.state.tokens:
             raise SesameError(
                 "every batch had to be left out: the training diverges from the start; lower optimizer.rate"

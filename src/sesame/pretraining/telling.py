@@ -33,7 +33,8 @@ def plan(
 ) -> str:
     """What will happen."""
     count, whole = (sum(p.numel() for p in part.parameters()) for part in (model.backbone, model))
-    heads = f" ({whole / 1e6:.1f} M with what is trained beside)" if whole > 1.02 * count else ""
+    size, trained = f"{count / 1e6:.1f} M", f"{whole / 1e6:.1f} M"
+    heads = f" ({trained} with all that is trained)" if trained != size else ""
     rate = getattr(model.backbone.config, "attention_dropout", None)  # recurrent models have attention of their own
     core = "" if rate is None else f", attention: {chosen_core(machine.device, rate)}"
     length = duration(wishes.budget) if wishes.budget else f"{recipe.steps:,} steps"
@@ -41,7 +42,7 @@ def plan(
     share = "a share of" if is_sharded(model) else "all"
     processes = f"; {world.ranks} processes, {share} weights on each" if world.ranks > 1 else ""
     return (
-        f"{recipe.name}: {count / 1e6:.1f} M parameters{heads}, {len(tokenizer):,} pieces, "
+        f"{recipe.name}: {size} parameters{heads}, {len(tokenizer):,} pieces, "
         f"{examples.train.tokens() / 1e6:.2f} M tokens to train on, {examples.valid.tokens():,} held out; "
         f"{length} on {machine.device.type} in {machine.precision}{core}{scaled}{processes}"
     )
@@ -75,5 +76,6 @@ def ending(final: Path, state: State) -> str:
     shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
     sides = [f"{math.exp(figures[name]):.1f} {name}" for name in ("forward", "backward") if name in figures]  # ELMo
     shown += f"; perplexity {', '.join(sides)}" if sides else ""
-    done = f"{state.step:,} steps and {state.tokens / 1e6:.1f} M tokens"
+    tokens = f"{state.tokens / 1e6:.1f} M" if state.tokens >= 1e5 else f"{state.tokens:,}"
+    done = f"{state.step:,} step{'s' if state.step != 1 else ''} and {tokens} tokens"
     return f"{final}: done after {done}; held out: {shown or 'no text'}"
