@@ -12,6 +12,14 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+class SaysCuda(torch.Tensor):
+    """Lies on a CPU and says otherwise, to see which way is taken."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda")
+
+
 USERS = ("add_norm", "cross_entropy", "geglu", "gelu", "turn")
 
 

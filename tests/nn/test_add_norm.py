@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from sesame.nn.add_norm import _add_norm, _gradient, lucky
-from tests.nn.conftest import Kernels
+from sesame.nn.add_norm import _add_norm, _gradient, add_norm, lucky
+from tests.nn.conftest import Kernels, SaysCuda
 
 EPS = 1e-12
 
@@ -58,6 +58,17 @@ def test_luck_is_fair_and_independent(rate: float) -> None:
     for other in others:
         agreement = float(((masks[0] - (1 - rate)) * (other - (1 - rate))).mean()) / (rate * (1 - rate))
         assert abs(agreement) < 5 / math.sqrt(like.numel())
+
+
+def test_sums_of_thirty_two_bits_stay_so_on_a_gpu() -> None:
+    """Where matrix products alone are in bf16 (--precision mixed), what a block keeps and its norm are not."""
+    torch.manual_seed(0)
+    layer, norm = nn.Linear(6, 8), nn.LayerNorm(8)
+    x, kept = torch.randn(5, 6).bfloat16().as_subclass(SaysCuda), torch.randn(5, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = add_norm(layer, x, kept, 1e-9, norm)
+    assert found.dtype == torch.float32
+    assert torch.allclose(found, norm(kept + layer(x.float())), atol=0.05)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

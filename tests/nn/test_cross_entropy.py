@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from sesame.nn import cross_entropy
 from sesame.nn.cross_entropy import _fused, linear_cross_entropy
-from tests.nn.conftest import Kernels
+from tests.nn.conftest import Kernels, SaysCuda
 
 
 def _case(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:
@@ -40,6 +40,19 @@ def test_without_labels_nothing_is_learned() -> None:
 @pytest.mark.slow
 def test_compiled_shapes_are_known() -> None:
     torch.library.opcheck(_fused, _case())
+
+
+def test_states_of_sixteen_bits_meet_a_table_of_thirty_two_on_a_gpu() -> None:
+    """Where matrix products alone are in bf16 (--precision mixed), a decoder's states are too, and the table is not."""
+    x, table, bias, labels = (part.detach() for part in _case(torch.float32))
+    with torch.autocast("cpu", torch.bfloat16):
+        x = x.bfloat16().as_subclass(SaysCuda).requires_grad_()
+        found = linear_cross_entropy(x, table.requires_grad_(), bias.bfloat16(), labels)
+    found.backward()
+    wanted = F.cross_entropy(F.linear(x.detach().float(), table, bias), labels, reduction="sum")
+    assert float(found.detach()) == pytest.approx(float(wanted.detach()), rel=0.01)
+    assert table.grad is not None
+    assert table.grad.dtype == torch.float32
 
 
 def test_on_a_cpu_it_is_pytorchs_own() -> None:

@@ -25,7 +25,7 @@ def add_norm(linear: nn.Linear, x: Tensor, kept: Tensor, rate: float, norm: nn.M
     """Shape: x (..., inner), kept (..., D) -> (..., D). `rate` is 0 outside of training."""
     if (
         rate > 0
-        and x.dtype == torch.bfloat16
+        and x.dtype == kept.dtype == torch.bfloat16
         and x.device.type == "cuda"
         and linear.bias is not None
         and isinstance(norm, nn.LayerNorm)
