@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+
 class SaysCuda(torch.Tensor):
     """Lies on a CPU and says otherwise, to see which way is taken."""
 
