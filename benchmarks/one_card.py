@@ -110,11 +110,24 @@ JOBS = (
 )  # fmt: skip
 
 
+def english_of(given: argparse.Namespace) -> list[Path]:
+    return sorted(given.corpora.glob("en.[0-9].txt.xz")) if given.corpora else []
+
+
+def missing(jobs: list[Job], given: argparse.Namespace) -> list[str]:
+    """What jobs would look for in vain, some of them an hour later and only then."""
+    places = tuple(str(place) for place in (given.data, given.corpora, given.vectors, given.tokenizer) if place)
+    words = dict.fromkeys(word for job in jobs for word in command(job.words, given) if word.startswith(places))
+    found = [word for word in words if not Path(word).exists()]
+    if not english_of(given) and any("{english}" in job.words for job in jobs):
+        found.append(f"{given.corpora}/en.1.txt.xz")
+    return found
+
+
 def command(words: str, given: argparse.Namespace) -> list[str]:
-    english = sorted(given.corpora.glob("en.[0-9].txt.xz")) if given.corpora else []
     places = {"out": given.out, "data": given.data, "corpora": given.corpora, "vectors": given.vectors}
     named = {name: shlex.quote(str(place)) for name, place in places.items()} | {
-        "english": shlex.join(map(str, english)),
+        "english": shlex.join(map(str, english_of(given))),
         "tokenizer": f"--tokenizer {shlex.quote(str(given.tokenizer))}" if given.tokenizer else "",
         "docs": shlex.quote(str(HERE.parent / "docs")),
     }
@@ -232,6 +245,8 @@ def main() -> None:
         write_tables(jobs, given)
     elif given.corpora is None or (given.vectors is None and "tagger" in names):
         parser.error("--corpora is needed, and --vectors for the tagger")
+    elif absent := missing(jobs, given):
+        parser.error(f"there is no {', no '.join(absent)}")
     else:
         sit(jobs, given)
 

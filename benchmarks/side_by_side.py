@@ -97,7 +97,19 @@ def by_trial(out: Path) -> dict[str, list[dict[str, Any]]]:
 def sesame(*words: object) -> None:
     """A command."""
     print("sesame", *words, flush=True)
-    subprocess.run([sys.executable, "-m", "sesame", *map(str, words)], check=True)
+    to_its_end([sys.executable, "-m", "sesame", *map(str, words)])
+
+
+def to_its_end(command: list[str]) -> None:
+    """Run it. At Ctrl-C, which it hears too, it has the time to save: `subprocess.run` kills after a quarter of a second."""
+    with subprocess.Popen(command) as process:
+        try:
+            failed = process.wait()
+        except KeyboardInterrupt:
+            process.wait()
+            raise
+    if failed:
+        raise subprocess.CalledProcessError(failed, command)
 
 
 def untaught(recipe: str, size: str) -> list[str]:

@@ -3,7 +3,11 @@
 import argparse
 import importlib
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -94,3 +98,36 @@ def test_who_was_not_taught_has_the_same_backbone(trials: ModuleType, recipe: st
     assert untaught.backbone == resolve(recipe, size="mini", budget=True).backbone
     assert untaught.backbone != resolve(recipe, size="mini").backbone
     assert untaught.optimizer.rate < 1e-11
+
+
+def test_ctrl_c_leaves_a_command_the_time_to_save(trials: ModuleType, tmp_path: Path) -> None:
+    """A whole process group hears it: a script that then killed its command would lose what that was about to save."""
+    (tmp_path / "command.py").write_text(
+        "import pathlib, signal, sys, time\n"
+        "def save(*_):\n    time.sleep(1)\n    pathlib.Path('saved').touch()\n    sys.exit(130)\n"
+        "signal.signal(signal.SIGINT, save)\n"
+        "pathlib.Path('begun').touch()\n"
+        "time.sleep(60)\n"
+    )
+    (tmp_path / "script.py").write_text(
+        "import sys, side_by_side\n"
+        "try:\n    side_by_side.to_its_end([sys.executable, 'command.py'])\n"
+        "except KeyboardInterrupt:\n    sys.exit(7)\n"
+    )
+    paths = os.pathsep.join([str(ROOT / "benchmarks"), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    script = subprocess.Popen(
+        [sys.executable, "script.py"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": paths}, start_new_session=True
+    )
+    until = time.monotonic() + 60
+    while not (tmp_path / "begun").exists():
+        assert script.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    os.killpg(script.pid, signal.SIGINT)
+    assert script.wait(60) == 7
+    assert (tmp_path / "saved").exists()
+
+
+def test_a_command_that_fails_is_said(trials: ModuleType) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        trials.to_its_end([sys.executable, "-c", "raise SystemExit(3)"])

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from sesame.nn.geglu import _geglu, _geglu_gradient, geglu
+from tests.nn.conftest import Kernels
 
 
 def _plain(h: torch.Tensor) -> torch.Tensor:
@@ -32,12 +33,26 @@ def test_on_a_cpu_it_is_pytorchs_own() -> None:
     assert torch.equal(geglu(h), _plain(h))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="the kernels run on a GPU")
-@pytest.mark.parametrize("rows", [1, 517, 2000])
-@pytest.mark.parametrize("columns", [64, 328, 704])
-def test_the_kernels_equal_the_definition(rows: int, columns: int) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows", [0, 1, 37])
+@pytest.mark.parametrize("columns", [1, 24, 328, 704])
+def test_the_kernels_equal_the_definition(kernels: Kernels, rows: int, columns: int, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    h, grad = 3 * torch.randn(rows, 2 * columns, device="cuda"), torch.randn(rows, columns, device="cuda")
-    assert torch.allclose(_geglu(h).cpu().double(), _plain(h.double().cpu()), atol=2e-5)
-    wanted = _geglu_gradient(h.double().cpu(), grad.double().cpu())
-    assert torch.allclose(_geglu_gradient(h, grad).cpu().double(), wanted, atol=2e-5)
+    h, grad = (3 * torch.randn(rows, 2 * columns)).to(dtype), torch.randn(rows, columns).to(dtype)
+    there, pull = h.to(kernels.device), grad.to(kernels.device)
+    out, found = _geglu(there), _geglu_gradient(there, pull)
+    with kernels.off():
+        wanted = _geglu_gradient(h.double(), grad.double())
+    near = {"atol": 2e-5} if dtype == torch.float32 else {"atol": 1e-2, "rtol": 1e-2}
+    assert out.dtype == found.dtype == dtype
+    assert torch.allclose(out.cpu().double(), _plain(h.double()), **near)
+    assert torch.allclose(found.cpu().double(), wanted, **near)
+
+
+def test_the_kernels_serve_autograd(kernels: Kernels) -> None:
+    torch.manual_seed(0)
+    h, pull = torch.randn(2, 3, 10, requires_grad=True), torch.randn(2, 3, 5)
+    at = h.detach().to(kernels.device).requires_grad_()
+    [ours] = torch.autograd.grad(_geglu(at), at, pull.to(kernels.device))
+    [theirs] = torch.autograd.grad(_plain(h), h, pull)
+    assert torch.allclose(ours.cpu(), theirs, atol=1e-5)

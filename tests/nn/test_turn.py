@@ -5,6 +5,7 @@ import torch
 
 from sesame.nn.positions import rotate, rotations
 from sesame.nn.turn import _turn, _turn_gradient, cut_and_turn
+from tests.nn.conftest import Kernels
 
 SHAPES = [((3, 5), 5), ((4, 7), 28), ((11,), 11)]  # rows; how many angles: those of a row, of all rows, without padding
 
@@ -54,18 +55,37 @@ def test_compiled_shapes_are_known() -> None:
     torch.library.opcheck(_turn_gradient, ([torch.randn(4, 12)] * 2, cos, sin, 1))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="the kernels run on a GPU")
-@pytest.mark.parametrize("size", [32, 64])
-@pytest.mark.parametrize("heads", [1, 4, 12])
-def test_the_kernels_equal_the_definition(size: int, heads: int) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("rows", "count"), [*SHAPES, ((5, 37), 37), ((0,), 3)])
+@pytest.mark.parametrize(("size", "heads"), [(2, 1), (6, 5), (24, 1), (32, 4), (64, 12)])
+def test_the_kernels_equal_the_definition(
+    kernels: Kernels, rows: tuple[int, ...], count: int, size: int, heads: int, dtype: torch.dtype
+) -> None:
     torch.manual_seed(0)
-    cos, sin = (angle.cuda() for angle in _angles(37, size, torch.float32))
-    x = torch.randn(5, 37, 3 * heads * size, device="cuda")
-    found = _turn(x, cos, sin, 3, 2)
-    exact = cos.double().cpu(), sin.double().cpu()
-    for ours, theirs in zip(found, _plain(x.double().cpu(), *exact, 3, 2), strict=True):
-        assert torch.allclose(ours.cpu().double(), theirs, atol=1e-5)
-    wanted = _turn_gradient([part.double().cpu() for part in found], *exact, 2)
-    assert torch.allclose(_turn_gradient(found, cos, sin, 2).cpu().double(), wanted, atol=1e-5)
-    strided = [part.view(5, 37, heads, size).transpose(1, 2).contiguous().transpose(1, 2).flatten(-2) for part in found]
-    assert torch.equal(_turn_gradient(strided, cos, sin, 2), _turn_gradient(found, cos, sin, 2))
+    angles = _angles(count, size, torch.float32)
+    cos, sin = (angle.to(kernels.device) for angle in angles)
+    x = torch.randn(*rows, 3 * heads * size).to(dtype)
+    found = _turn(x.to(kernels.device), cos, sin, 3, 2)
+    back = _turn_gradient(found, cos, sin, 2)
+    exact = angles[0].double(), angles[1].double()
+    with kernels.off():
+        wanted = _turn(x.double(), *exact, 3, 2)
+        wanted_back = _turn_gradient([part.double().cpu() for part in found], *exact, 2)
+    near = 1e-5 if dtype == torch.float32 else 0.05  # numbers up to 6; the interpreter cuts them to 8 bits
+    assert back.dtype == dtype
+    for ours, theirs in zip((*found, back), (*wanted, wanted_back), strict=True):
+        assert torch.allclose(ours.cpu().double(), theirs, atol=near)
+    assert torch.equal(found[2].cpu(), x[..., 2 * heads * size :])
+    apart = [part.view(*rows, heads, size).transpose(0, -2).contiguous().transpose(0, -2).flatten(-2) for part in found]
+    assert torch.equal(_turn_gradient(apart, cos, sin, 2), back)
+
+
+def test_the_kernels_serve_autograd(kernels: Kernels) -> None:
+    torch.manual_seed(0)
+    angles, x = _angles(5, 6, torch.float32), torch.randn(3, 5, 36)
+    there, here = (x.clone().to(device).requires_grad_() for device in (kernels.device, "cpu"))
+    found = _turn(there, *(angle.to(kernels.device) for angle in angles), 3, 2)
+    wanted = _plain(here, *angles, 3, 2)
+    [ours] = torch.autograd.grad(sum(part.square().sum() * n for n, part in enumerate(found, 1)), there)
+    [theirs] = torch.autograd.grad(sum(part.square().sum() * n for n, part in enumerate(wanted, 1)), here)
+    assert torch.allclose(ours.cpu(), theirs, atol=1e-4)

@@ -4,7 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from sesame.backbones import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
+from sesame.errors import SesameError
 from sesame.train.muon import BatchedMuon, orthogonal
+from sesame.train.optim import OptimConfig, build_optimizer
 
 SHAPES = [(12, 8), (8, 12), (12, 8), (8, 8), (24, 8), (8, 12)]
 
@@ -52,9 +55,6 @@ def test_singular_values_come_near_one() -> None:
 
 
 def test_what_stays_with_adamw_may_have_a_rate_of_its_own() -> None:
-    from sesame.errors import SesameError
-    from sesame.train.optim import OptimConfig, build_optimizer
-
     model = torch.nn.ModuleDict({"table": torch.nn.Embedding(5, 4), "blocks": torch.nn.Linear(4, 4)})
     optimizer = build_optimizer(model, OptimConfig(kind="muon", rate=1e-2, rest=0.25))
     rates = {id(p): group["lr"] for group in optimizer.groups() for p in group["params"]}
@@ -64,3 +64,10 @@ def test_what_stays_with_adamw_may_have_a_rate_of_its_own() -> None:
     assert {group["lr"] for group in optimizer.groups()} == {2e-2, 5e-3}
     with pytest.raises(SesameError, match="muon alone"):
         OptimConfig(kind="adamw", rest=0.5)
+
+
+def test_a_model_without_matrices_for_it_is_told() -> None:
+    """A recurrent translator has none; PyTorch's own words would be "empty parameter list", in a traceback."""
+    model = RecurrentSeq2Seq(RecurrentSeq2SeqConfig(vocab=20, width=8, depth=1))
+    with pytest.raises(SesameError, match="take adamw"):
+        build_optimizer(model, OptimConfig(kind="muon"))

@@ -25,7 +25,7 @@ def add_norm(linear: nn.Linear, x: Tensor, kept: Tensor, rate: float, norm: nn.M
     """Shape: x (..., inner), kept (..., D) -> (..., D). `rate` is 0 outside of training."""
     if (
         rate > 0
-        and x.dtype == torch.bfloat16
+        and x.dtype == kept.dtype == torch.bfloat16
         and x.device.type == "cuda"
         and linear.bias is not None
         and isinstance(norm, nn.LayerNorm)
@@ -93,7 +93,7 @@ def _gradient(
     dy = dy.contiguous()
     dx, dz = torch.empty_like(z), torch.empty_like(z)
     wide_, at_once, warps = _tile(columns)
-    span = -(-rows // (min(MOST, max(LEAST, rows // 16)) * at_once)) * at_once  # few parts: they are summed up later
+    span = -(-max(1, rows) // (min(MOST, max(LEAST, rows // 16)) * at_once)) * at_once  # few parts, summed up later
     parts = -(-rows // span)
     partial = torch.empty(3, parts, columns, dtype=torch.float32, device=z.device)
     add_norm_gradient_kernel[(parts,)](

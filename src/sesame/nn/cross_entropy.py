@@ -22,7 +22,7 @@ CHUNK = 1 << 30  # logits at a time: more of them are computed in several rounds
 
 def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
     """The summed loss, IGNORE left out. Shape: x (N, D), table (V, D), bias (V,), labels (N,) -> scalar in fp32."""
-    if x.dtype == torch.bfloat16 and x.device.type == "cuda" and torch.is_grad_enabled():
+    if x.dtype == table.dtype == torch.bfloat16 and x.device.type == "cuda" and torch.is_grad_enabled():
         total: Tensor = _fused(x, table, bias, labels)[0]
         return total
     logits = F.linear(x, table, bias)

@@ -56,7 +56,7 @@ def _gelu_gradient(h: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 
     h, grad = h.contiguous(), grad.contiguous()
     rows = h.numel() // columns
-    span = -(-rows // (4 * min(MOST, max(LEAST, rows // 32)))) * 4  # few parts: they are summed up later
+    span = -(-max(1, rows) // (4 * min(MOST, max(LEAST, rows // 32)))) * 4  # few parts: they are summed up later
     found, parts = torch.empty_like(h), -(-rows // span)
     sums = torch.empty(parts, columns, dtype=torch.float32, device=h.device)
     gelu_gradient_kernel[(parts, -(-columns // 256))](

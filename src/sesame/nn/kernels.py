@@ -13,6 +13,8 @@ def softmax_gradient_kernel(logits, labels, losses, stride, columns, BLOCK: tl.c
     row = tl.program_id(0).to(tl.int64)
     label = tl.load(labels + row)
     start = logits + row * stride
+    # Read ahead of the sums, where threads wait for each other: later a slow one might find a fast one's gradient here.
+    right = tl.load(start + tl.maximum(label, 0)).to(tl.float32)
     lanes = tl.arange(0, BLOCK)
     top = -float("inf")
     total = 0.0
@@ -23,7 +25,6 @@ def softmax_gradient_kernel(logits, labels, losses, stride, columns, BLOCK: tl.c
         top = higher
     norm = top + tl.log(total)
     real = label >= 0
-    right = tl.load(start + tl.maximum(label, 0)).to(tl.float32)
     tl.store(losses + row, tl.where(real, norm - right, 0.0))
     for at in range(0, columns, BLOCK):
         inside = at + lanes < columns

@@ -38,7 +38,7 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, parts: int, turned: int) -> list[
     for number, part in enumerate(flat.chunk(parts, dim=-1)):
         out = part.new_empty(part.shape)
         _one(part, out, cos, sin, 1.0 if number < turned else 0.0)
-        found.append(out.view(*x.shape[:-1], -1))
+        found.append(out.view(*x.shape[:-1], out.shape[-1]))
     return found
 
 
@@ -66,9 +66,9 @@ def _one(part: Tensor, out: Tensor, cos: Tensor, sin: Tensor, sign: float) -> No
     """Rows of heads turned forwards (sign 1), backwards (-1) or copied (0). Shape: (N, H d), whose last stride is 1."""
     size = cos.shape[-1]
     if not has_triton(part.device):
-        rows, heads = part.shape[0], part.view(part.shape[0], -1, size)
+        rows, heads = part.shape[0], part.view(part.shape[0], part.shape[1] // size, size)
         angles = [angle.repeat(rows // len(angle), 1)[:, None] for angle in (cos, sign * sin)]
-        out.copy_(rotate(heads, *angles).reshape(rows, -1) if sign else part)
+        out.copy_(rotate(heads, *angles).reshape(part.shape) if sign else part)
         return
     from sesame.nn.kernels import turn_kernel
 

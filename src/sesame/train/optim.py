@@ -172,6 +172,10 @@ def _parts(model: nn.Module, config: OptimConfig, scales: Scales | None) -> list
         return [torch.optim.Adafactor([matrices, vectors], lr=config.rate)]
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     inner = [p for name, p in named if p.ndim == 2 and id(p) not in tables and ".blocks." in f".{name}"]
+    if not inner:
+        raise SesameError(
+            "optimizer.kind = muon turns the matrices of a model's blocks, and none of those is trained here; take adamw"
+        )
     known = {id(p) for p in inner}
     rest = [p for _, p in named if id(p) not in known]
     paced = [{"params": members, "scale": scale} for scale, members in _by_scale(inner, scales or {}).items()]
