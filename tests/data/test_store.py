@@ -15,7 +15,7 @@ import pytest
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from sesame.data import build, workers
+from sesame.data import build, sums, workers
 from sesame.data.build import build_store
 from sesame.data.sentences import split_sentences
 from sesame.data.store import FORMAT, Store
@@ -143,7 +143,7 @@ def test_hashes_are_remembered_but_not_of_fresh_files(
     store = build_store([text], tokenizer, cache)
     assert list(json.loads((cache / "hashes.json").read_text())) == [str(text)]
     with monkeypatch.context() as patch:
-        patch.setattr(build, "_hash", lambda *_: pytest.fail("the file was read again"))
+        patch.setattr(sums, "_hash", lambda *_: pytest.fail("the file was read again"))
         assert build_store([text], tokenizer, cache).path == store.path
     (cache / "hashes.json").write_text("{broken")
     assert build_store([text], tokenizer, cache).path == store.path

@@ -43,6 +43,7 @@ from sesame.evaluate.spoken import Sides, answer_all, check_metric, open_answeri
 from sesame.evaluate.statistics import summary
 from sesame.files import read_json, write_json, write_whole
 from sesame.generate import Settings
+from sesame.pretraining.inputs import files_of_model, sums_of
 from sesame.pretraining.run import pretrain
 from sesame.pretraining.wishes import Wishes as Training
 from sesame.progress import say
@@ -134,6 +135,7 @@ def finetune(wishes: Wishes) -> Path:
         recipe = resolve(RECIPE, settings=settings)
         identity = {**recipe.to_dict(), "run": wishes.identity()}
         with Run.claim(wishes.out, identity, world) as run:
+            run.bind_files(sums_of(files_of_model(wishes.model)) if world.first else {})
             job, done = _Job(wishes, recipe, settings, start, run, world), (run.final / "config.json").is_file()
             if done:
                 if all(file.is_file() for file in wishes.files()):  # a finished run may outlive its files

@@ -35,12 +35,13 @@ from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect, tune
 from sesame.evaluate.scoring import collapsed, figure, gold_of, said_of, score
 from sesame.files import read_json, write_json, write_whole
-from sesame.finetuning.adaptation import adapt, adaptable
+from sesame.finetuning.adaptation import adapt, adaptable, text_of
 from sesame.finetuning.framing import open_start
 from sesame.finetuning.multitask import Asked, Subject, card_of_all, of_task
 from sesame.finetuning.one_seed import SeedRun, keep, steps_of
 from sesame.finetuning.transfer import Transfer, fitted, in_family, resolve_transfer, task_config
 from sesame.finetuning.wishes import Wishes, content, identity_of
+from sesame.pretraining.inputs import files_of_model, sums_of
 from sesame.progress import bar, say
 from sesame.tasks import Task
 from sesame.tasks.predict import ENDLESS
@@ -68,6 +69,8 @@ def _finetune(wishes: Wishes, world: World) -> Path:
         raise SesameError("--extend, --text-budget and --text-steps are about unlabelled text; name it with --text")
     machine = choose_machine(wishes.device, wishes.precision)
     with Run.claim(wishes.out, identity, world) as run:
+        read = [*files_of_model(wishes.model), *text_of(wishes.text)]
+        run.bind_files(sums_of(read) if world.first else {})
         done = (run.final / "config.json").is_file()
         if not done or all(file.is_file() for file in files):  # a finished run may outlive its files
             run.bind([content(file) for file in files])

@@ -34,6 +34,7 @@ from sesame.objectives import Term
 from sesame.objectives.model import Model
 from sesame.pretraining.best import check_measure, judge, passed_by
 from sesame.pretraining.examples import HELD_OUT, Examples
+from sesame.pretraining.inputs import files_of, sums_of
 from sesame.pretraining.mixture import Mixture, check_mixture, parts_of, text_files
 from sesame.pretraining.one_pass import PROBE, planned_steps, seconds_each
 from sesame.pretraining.preparation import gather_ingredients
@@ -80,6 +81,7 @@ def _pretrain(wishes: Wishes, world: World) -> Path:
     for name, stage in recipe.stages.items():
         share_of(stage.batch, world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
     with Run.claim(wishes.out, identity, world) as run:
+        run.bind_files(sums_of(files_of(wishes, files)) if world.first else {})
         if (run.final / "config.json").is_file():
             say(f"{run.final}: this run is finished already; nothing to do")
             return run.final
@@ -145,6 +147,8 @@ class _Job:
             if self.wishes.one_pass:
                 self.recipe = replace(self.recipe, steps=self._one_pass(next(iter(self.recipe.stages.values()))))
         self._place(checkpoint)
+        if other := self.written.other_family():
+            say(other)
         say(plan(self.recipe, self.wishes, self.model, self.tokenizer, self.examples, self.machine, self.world))
         if heavy := burden(self.recipe, self.wishes, self.machine):
             say(heavy)
