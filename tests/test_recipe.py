@@ -1,5 +1,6 @@
 """Recipes and their TOML: strict, layered, and the same after a round trip."""
 
+import json
 import re
 import tomllib
 from dataclasses import dataclass, replace
@@ -322,3 +323,23 @@ def test_unknown_names_are_answered_with_near_ones() -> None:
 def test_a_family_that_nobody_knows_is_told() -> None:
     with pytest.raises(SesameError, match=r"family.*ernie"):
         resolve("ernie", size="tiny", settings=["family=erni"])
+
+
+@pytest.mark.parametrize(
+    ("family", "told"),
+    [
+        ("ernie", ""),
+        ("xlnet", "family = 'xlnet' of recipe bert: this model is none, so it is written as 'bert'"),
+        ("distilbert", "it is written as 'bert'"),  # has no segments
+    ],
+)
+def test_a_family_that_the_model_cannot_be_is_told(
+    family: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = [str(make_text(tmp_path / "text.txt", 40))]
+    settings = [*SETTINGS, f"family={family}"]
+    final = pretrain(Wishes("bert", text, tmp_path / "run", steps=1, settings=settings, device="cpu"))
+    said = capsys.readouterr().err
+    assert told in said
+    assert bool(told) == ("family =" in said)
+    assert json.loads((final / "config.json").read_text())["model_type"] == ("bert" if told else family)
