@@ -382,6 +382,7 @@ class _Job:
         self.written.take(best)
         ended, self.state = self.state, State.from_json(read_json(best / "train" / "state.json"))
         self._lengthen(stages[: self.state.stage + 1])
+        self.run.log({"step": ended.step, "kept": step})
         say(f"held-out loss was lowest at step {step:,} of {ended.step:,}; the finished model is that one")
 
     def _keep(self, began: float) -> None:
