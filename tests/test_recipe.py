@@ -168,10 +168,10 @@ def test_the_rate_follows_the_batch(tmp_path: Path) -> None:
 def test_a_stage_may_have_a_dropout_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sesame.pretraining import run as pretraining
+    from sesame.pretraining import training
 
     seen = []
-    fit = pretraining.fit
+    fit = training.fit
 
     def watch(model: Any, *rest: Any, **more: Any) -> Any:
         block = model.backbone.blocks[0]
@@ -179,7 +179,7 @@ def test_a_stage_may_have_a_dropout_of_its_own(
         seen.append([part.rate for part in parts])
         return fit(model, *rest, **more)
 
-    monkeypatch.setattr(pretraining, "fit", watch)
+    monkeypatch.setattr(training, "fit", watch)
     stages = ("stages.long.share=0.1", "stages.long.length=32", "stages.long.batch=8", "stages.long.dropout=0.0")
     settings = [*SETTINGS, *stages, "backbone.attention_dropout=0.2"]
     text = [str(make_text(tmp_path / "text.txt", 40))]

@@ -10,7 +10,7 @@ from benchmarks.kill_resume import make_text, weights
 import sesame
 from sesame.checkpoint.folder import load_parts
 from sesame.nn.embeddings import lengthened
-from sesame.pretraining import run as pretraining
+from sesame.pretraining import training
 from sesame.pretraining.telling import burden
 from sesame.pretraining.wishes import Wishes, chosen_recipe
 from sesame.train.guard import WINDOW, Guard
@@ -49,13 +49,13 @@ def test_places_beyond_are_copies(seen: int, rows: int) -> None:
 
 def test_a_longer_stage_begins_with_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = []
-    fit = pretraining.fit
+    fit = training.fit
 
     def watch(model: Any, *rest: Any, **more: Any) -> Any:
         begun.append(places(model.backbone))
         return fit(model, *rest, **more)
 
-    monkeypatch.setattr(pretraining, "fit", watch)
+    monkeypatch.setattr(training, "fit", watch)
     model = load_parts(run(tmp_path, "run") / "final").backbone
     first, second = begun
     assert not torch.equal(first[16:32], first[:16])  # noise at first

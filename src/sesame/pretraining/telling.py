@@ -1,9 +1,12 @@
-"""What a run says of itself: its plan before the first step, a note beside the bar, and its end."""
+"""What a run says of itself: its plan before the first step, its log, a note beside the bar, and its end."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sesame.checkpoint.run import Run
 from sesame.nn.attention.core import chosen_core
 from sesame.objectives.model import Model
 from sesame.pretraining.examples import Examples
@@ -12,6 +15,7 @@ from sesame.progress import duration
 from sesame.recipe import Recipe, how_scaled
 from sesame.text import Tokenizer
 from sesame.train.accounting import note as speed_note
+from sesame.train.events import Events
 from sesame.train.health import note as health_note
 from sesame.train.parallel import World
 from sesame.train.precision import Machine
@@ -58,6 +62,28 @@ def burden(recipe: Recipe, wishes: Wishes, machine: Machine) -> str:
         f"a step of stage {name} reads {reads[name]:,} tokens, as published, which takes a CPU long; with --budget a recipe "
         f"has batches that suit it, or take fewer, such as --set stages.{name}.{few}"
     )
+
+
+class Log:
+    """The lines of `metrics.jsonl`, and the same for TensorBoard; rank 0 writes them."""
+
+    def __init__(self, run: Run, events: Events | None) -> None:
+        self.run, self.events = run, events
+
+    def add(self, line: dict[str, Any], figures: dict[str, Any], prefix: str) -> None:
+        """A line with its step; `figures` are those of it that make curves."""
+        self.run.log(line)
+        if self.events is not None:
+            self.events.add(line["step"], figures, prefix)
+
+
+@contextmanager
+def opened_log(run: Run, step: int) -> Iterator[Log]:
+    if not run.world.first:
+        yield Log(run, None)
+        return
+    with Events(run.folder / "events", step) as events:
+        yield Log(run, events)
 
 
 def note(figures: dict[str, Any], state: State) -> str:
