@@ -36,7 +36,7 @@ from sesame.generate import Settings
 from sesame.pretraining.inputs import files_of_model, sums_of
 from sesame.pretraining.run import pretrain
 from sesame.pretraining.wishes import Wishes as Training
-from sesame.progress import say
+from sesame.progress import many_steps, say
 from sesame.recipe import Recipe, resolve
 from sesame.train.parallel import World, join
 
@@ -109,7 +109,9 @@ class _Job:
         self.world.wait()
         seeds = self.wishes.seeds or (SEEDS if len(parts["train"]) < FEW else 1)
         steps = self._steps()
-        say(f"seq2seq on {len(parts['train']):,} pairs, {steps:,} steps, {seeds} {'seed' if seeds == 1 else 'seeds'}")
+        say(
+            f"seq2seq on {len(parts['train']):,} pairs, {many_steps(steps)}, {seeds} {'seed' if seeds == 1 else 'seeds'}"
+        )
         found = [self._seed(self.wishes.seed + number, steps, parts) for number in range(seeds)]
         if self.world.first:
             self._finish(found, parts)

@@ -13,7 +13,7 @@ from sesame.finetuning.multitask import Asked, Subject
 from sesame.finetuning.one_seed import steps_of
 from sesame.finetuning.transfer import Transfer, fitted, in_family, task_config
 from sesame.finetuning.wishes import Wishes
-from sesame.progress import say
+from sesame.progress import many_steps, say
 from sesame.tasks.predict import ENDLESS
 from sesame.train.precision import Machine
 
@@ -77,7 +77,7 @@ class Course:
         taught = [f"{name} on {len(one.parts['train']):,} examples" for name, one in self.subjects.items()]
         say(
             f"{', '.join(taught)}, strategy {self.transfer.name}: "
-            f"{count / 1e6:.1f} M parameters, {steps:,} steps of {self.transfer.batch} "
+            f"{count / 1e6:.1f} M parameters, {many_steps(steps)} of {self.transfer.batch} "
             f"on {self.machine.device.type} in {self.machine.precision}"
         )
 

@@ -11,7 +11,7 @@ from sesame.nn.attention.core import chosen_core
 from sesame.objectives.model import Model
 from sesame.pretraining.examples import Examples
 from sesame.pretraining.wishes import Wishes
-from sesame.progress import duration
+from sesame.progress import duration, many_steps
 from sesame.recipe import Recipe, how_scaled
 from sesame.text import Tokenizer
 from sesame.train.accounting import note as speed_note
@@ -40,7 +40,7 @@ def plan(
     heads = f" ({whole / 1e6:.1f} M with what is trained beside)" if whole > 1.02 * count else ""
     rate = getattr(model.backbone.config, "attention_dropout", None)  # recurrent models have attention of their own
     core = "" if rate is None else f", attention: {chosen_core(machine.device, rate)}"
-    length = duration(wishes.budget) if wishes.budget else f"{recipe.steps:,} steps"
+    length = duration(wishes.budget) if wishes.budget else many_steps(recipe.steps)
     scaled = f"; {how_scaled(recipe, wishes.scale_lr)}" if wishes.scale_lr else ""
     share = "a share of" if is_sharded(model) else "all"
     processes = f"; {world.ranks} processes, {share} weights on each" if world.ranks > 1 else ""
@@ -101,5 +101,5 @@ def ending(final: Path, state: State) -> str:
     shown = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
     sides = [f"{math.exp(figures[name]):.1f} {name}" for name in ("forward", "backward") if name in figures]  # ELMo
     shown += f"; perplexity {', '.join(sides)}" if sides else ""
-    done = f"{state.step:,} steps and {state.tokens / 1e6:.1f} M tokens"
+    done = f"{many_steps(state.step)} and {state.tokens / 1e6:.1f} M tokens"
     return f"{final}: done after {done}; held out: {shown or 'no text'}"

@@ -2,8 +2,10 @@
 
 import time
 
+from sesame.progress import duration, say
 from sesame.train.loop import Clock
 
+LEAST = 1.0  # second of training, however little is left
 RESERVE = 3.0  # seconds for the end, until it is seen how long looking and saving take
 
 
@@ -20,9 +22,15 @@ class Timing:
         """The budget counts from now."""
         self.began = time.monotonic()
 
-    def begin(self) -> None:
-        """The first step comes now."""
+    def begin(self, elapsed: float) -> None:
+        """The first step comes now, `elapsed` seconds of training after the run's first."""
         self.overhead = time.monotonic() - self.began
+        if self.budget is not None and not elapsed and self._left() == LEAST:
+            say(
+                f"the budget of {duration(self.budget)} is spent: what comes before the first step took "
+                f"{duration(self.overhead)}, and {duration(self.reserve)} are kept for the end; it trains for a second all "
+                "the same, --budget may be longer"
+            )
 
     def stage(self, steps: int, elapsed: float, last: float) -> Clock:
         """The clock of a stage that ends at a share `last` of the run."""
@@ -36,4 +44,4 @@ class Timing:
             self.clock.budget = self._left()
 
     def _left(self) -> float | None:
-        return None if self.budget is None else max(self.budget - self.overhead - self.reserve, 1.0)
+        return None if self.budget is None else max(self.budget - self.overhead - self.reserve, LEAST)

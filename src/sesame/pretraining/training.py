@@ -41,7 +41,7 @@ class Training:
         """All stages; where the run then stands, or where the best look stood if that is wanted."""
         parts, recipe = self.parts, self.parts.recipe
         self._rehearse()
-        self.timing.begin()
+        self.timing.begin(self.state.elapsed)
         with ExitStack() as stack:
             self.shown = stack.enter_context(bar("pretrain", 1.0))
             self.log = stack.enter_context(opened_log(parts.run, self.state.step))
