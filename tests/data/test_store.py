@@ -299,6 +299,27 @@ def test_two_builders_at_once(
     Store.open(next((tmp_path / "cache").glob("store-*")))
 
 
+def test_a_text_that_grows_while_it_is_read_is_told(
+    tmp_path: Path, tokenizer: Tokenizer, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its store would be named after what it held before, and found by whoever has that text again."""
+    write, before = build._write, text.read_bytes()
+
+    def grow(*arguments: object) -> None:
+        with text.open("a") as handle:
+            handle.write("Another line.\n")
+        write(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "_write", grow)
+        with pytest.raises(SesameError, match="has changed while it was read"):
+            build_store([text], tokenizer, tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("store-*"))
+    grown = build_store([text], tokenizer, tmp_path / "cache")
+    text.write_bytes(before)
+    assert build_store([text], tokenizer, tmp_path / "cache").path != grown.path
+
+
 def test_many_unknown_words_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tokenizer = train_tokenizer(["the cat sat on the mat"] * 9, "wordpiece", 64)
     (tmp_path / "a.txt").write_text("the cat sat. жук на мате.\n" * 20)

@@ -22,7 +22,7 @@ from sesame.data.encode import DocumentEncoder, EncodedDocuments
 from sesame.data.parallel import Counted, named_fields, read_pairs
 from sesame.data.readers import Document, corpus_files, file_kind, read_documents
 from sesame.data.store import FORMAT, Store
-from sesame.data.sums import content_sums
+from sesame.data.sums import content_sums, stamp
 from sesame.data.workers import Workers
 from sesame.errors import SesameError
 from sesame.files import disk_errors, whole_folder, write_json
@@ -92,7 +92,7 @@ def _build(
     workers: int | None, lines: bool = False, turns: bool = False, verbatim: bool = False,
 ) -> Store:  # fmt: skip
     """`lines`: a line is a sentence; `turns`: and somebody's turn."""
-    names = [str(file) for file in files]
+    names, stamps = [str(file) for file in files], [stamp(file) for file in files]
     folder = (
         cache
         / f"{'turns' if turns else 'verbatim' if verbatim else 'store'}-{_key(files, kinds, tokenizer, field, cache)}"
@@ -102,7 +102,15 @@ def _build(
             if not folder.exists():
                 with whole_folder(folder) as aside:
                     _write(aside, files, read, tokenizer, field, workers, lines, turns, verbatim)
+                    _check_still(files, stamps)
     return Store.open(folder, names)
+
+
+def _check_still(files: list[Path], stamps: list[list[int]]) -> None:
+    """The store's name tells what the files held before they were read; one that somebody writes to held something else."""
+    for file, before in zip(files, stamps, strict=True):
+        if not file.is_file() or stamp(file) != before:
+            raise SesameError(f"{file}: has changed while it was read; wait until it is written, then run it again")
 
 
 def _write(

@@ -16,12 +16,12 @@ def content_sums(files: Sequence[Path], memo: Path) -> list[str]:
     """The content hash of each file. `memo` remembers them, so that gigabytes are not read again at every start."""
     known = _remembered(memo)
     fresh = {}
-    unknown = [file for file in files if known.get(str(file.resolve()), [])[:3] != _stamp(file)]
+    unknown = [file for file in files if known.get(str(file.resolve()), [])[:3] != stamp(file)]
     with bar("checking files", sum(file.stat().st_size for file in unknown), "B") as shown:
         for file in unknown:
             # A file changed within the last moments may change again without a new time stamp: do not remember it.
             settled = time.time() - file.stat().st_mtime > 2
-            entry = [*_stamp(file), _hash(file, shown.advance)]
+            entry = [*stamp(file), _hash(file, shown.advance)]
             known[str(file.resolve())] = entry
             if settled:
                 fresh[str(file.resolve())] = entry
@@ -40,7 +40,8 @@ def _remembered(memo: Path) -> dict[str, list[Any]]:
     return found if isinstance(found, dict) else {}
 
 
-def _stamp(file: Path) -> list[int]:
+def stamp(file: Path) -> list[int]:
+    """What differs when a file has changed."""
     stat = file.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
 
