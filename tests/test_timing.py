@@ -1,9 +1,12 @@
 """A budget's seconds: what the start takes of it, and what is kept for the end."""
 
+import time
+
 import pytest
 
 from sesame.pretraining import timing
 from sesame.pretraining.timing import RESERVE, Timing
+from sesame.train.loop import Clock
 
 
 @pytest.mark.parametrize(
@@ -29,3 +32,10 @@ def test_what_is_left(
     assert bool(told) == (left == 1)
     seconds.begin(1.0)
     assert not capsys.readouterr().err, "a run that goes on"
+
+
+def test_a_budget_takes_one_step_at_least() -> None:
+    """A start that took it all left a model of 0 steps, which passed for a trained one."""
+    clock = Clock(budget=1.0, before=100.0, started=time.monotonic())
+    assert clock.elapsed() > 1
+    assert [clock.done(step) for step in (0, 1)] == [False, True]

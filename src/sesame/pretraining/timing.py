@@ -28,8 +28,8 @@ class Timing:
         if self.budget is not None and not elapsed and self._left() == LEAST:
             say(
                 f"the budget of {duration(self.budget)} is spent: what comes before the first step took "
-                f"{duration(self.overhead)}, and {duration(self.reserve)} are kept for the end; it trains for a second all "
-                "the same, --budget may be longer"
+                f"{duration(self.overhead)}, and {duration(self.reserve)} are kept for the end; it trains for a moment "
+                "all the same, --budget may be longer"
             )
 
     def stage(self, steps: int, elapsed: float, last: float) -> Clock:
