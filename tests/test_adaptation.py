@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -367,6 +368,23 @@ def calm(model: Path, rows: Path, domain: Path, tmp_path_factory: pytest.TempPat
     out = tmp_path_factory.mktemp("calm") / "run"
     finetune(lessons(model, rows, [str(domain), "train"], out, extend=2))
     return out
+
+
+@pytest.mark.parametrize("name", ["domain.txt", "model/model.safetensors"])
+def test_other_text_or_model_is_no_finished_run(
+    name: str, model: Path, rows: Path, domain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    text = [shutil.copy(domain, tmp_path / "domain.txt"), "train"]
+    wishes = lessons(tmp_path / "model", rows, text, tmp_path / "run", text_steps=1)
+    finetune(wishes)
+    finetune(wishes)
+    assert "finished already" in capsys.readouterr().err
+    held = bytearray((tmp_path / name).read_bytes())
+    held[-2] ^= 1
+    (tmp_path / name).write_bytes(held)
+    with pytest.raises(SesameError, match=f"{name}: has changed since this run began"):
+        finetune(wishes)
 
 
 @pytest.mark.slow

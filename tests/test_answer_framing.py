@@ -17,6 +17,7 @@ from sesame.data.pack import Specials, hold_out
 from sesame.errors import SesameError
 from sesame.finetuning import answering
 from sesame.pretraining.preparation import Ingredients
+from sesame.pretraining.start_model import model_at_start
 from sesame.pretraining.wishes import Wishes
 from sesame.recipe import resolve
 from sesame.tasks.speak import _inputs
@@ -73,7 +74,7 @@ def test_the_loss_is_that_of_transformers(family: str, tmp_path: Path) -> None:
     packer = packer_of(parts, tmp_path)
     ingredients = Ingredients(parts.tokenizer, packer.part, packer.part, parts)
     wishes = Wishes("answer", (), tmp_path / "run", start=str(folder))
-    model, _ = ingredients.model(wishes, resolve("answer", settings=["stages.main.length=32"]), None, False)  # type: ignore[arg-type]
+    model, _ = model_at_start(ingredients, wishes, resolve("answer", settings=["stages.main.length=32"]), None, False)  # type: ignore[arg-type]
     chosen = np.arange(6)
     batch = model.objective.corrupt(packer.draw(chosen, chance.keys(1, chosen)))
     with torch.no_grad():
@@ -99,10 +100,10 @@ def test_distances_have_no_end(tmp_path: Path) -> None:
         ingredients = Ingredients(parts.tokenizer, packer.part, packer.part, parts)
         wishes = Wishes("answer", (), tmp_path / "run", start=family)
         if family == "t5":
-            ingredients.model(wishes, resolve("answer"), None, False)  # type: ignore[arg-type]
+            model_at_start(ingredients, wishes, resolve("answer"), None, False)  # type: ignore[arg-type]
         else:
             with pytest.raises(SesameError, match=r"bart: takes 32 tokens; .* so set stages\.main\.length=32"):
-                ingredients.model(wishes, resolve("answer"), None, False)  # type: ignore[arg-type]
+                model_at_start(ingredients, wishes, resolve("answer"), None, False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("family", ["t5", "bart"])

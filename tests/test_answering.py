@@ -21,8 +21,10 @@ from sesame.data.build import build_pairs
 from sesame.data.loader import Loader
 from sesame.data.pack import Specials, hold_out
 from sesame.errors import SesameError
+from sesame.evaluate.spoken import Sides
 from sesame.explain.alignment import told_and_read
-from sesame.finetuning.answering import Sides, Wishes, _mix, _split
+from sesame.finetuning.answering_pairs import mix_tasks, split_pairs
+from sesame.finetuning.answering_wishes import Wishes
 from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2SeqConfig
@@ -271,14 +273,14 @@ def test_accumulation_equals_the_whole_batch(seed: int, tmp_path: Path) -> None:
 def test_what_is_kept_aside_is_not_learnt_from() -> None:
     sides = Sides([f"s{n % 50}" for n in range(200)], [f"a{n}" for n in range(200)], [f"t:{n}" for n in range(200)])
     for seed in range(3):
-        train, valid = _split(sides, seed)
+        train, valid = split_pairs(sides, seed)
         assert not set(train.sources) & set(valid.sources)
         assert sorted(train.answers + valid.answers) == sorted(sides.answers)
         assert len(set(valid.sources)) == 5
         assert all(place == f"t:{answer[1:]}" for answer, place in zip(valid.answers, valid.places, strict=True))
-    assert _split(sides, 0)[1] != _split(sides, 1)[1]
+    assert split_pairs(sides, 0)[1] != split_pairs(sides, 1)[1]
     with pytest.raises(SesameError, match="give --valid"):
-        _split(Sides(["a"] * 30, ["b"] * 30, ["t:1"] * 30), 0)
+        split_pairs(Sides(["a"] * 30, ["b"] * 30, ["t:1"] * 30), 0)
 
 
 @pytest.mark.parametrize(("temperature", "cap", "wanted"), [(1.0, 1e9, 90), (1e9, 1e9, 900), (1.0, 180.0, 450)])
@@ -286,7 +288,7 @@ def test_tasks_are_mixed_by_their_rates(temperature: float, cap: float, wanted: 
     names = {name: [f"{name}{n}" for n in range(size)] for name, size in (("l", 900), ("s", 90))}
     large, small = (Sides(texts, ["x"] * len(texts), texts) for texts in names.values())
     wishes = replace(Wishes("m", "t", Path("o")), temperature=temperature, cap=cap)
-    found = _mix({"": large, "other: ": small}, wishes)
+    found = mix_tasks({"": large, "other: ": small}, wishes)
     assert set(found.sources) == {*large.sources, *small.sources}
     assert found.places == found.sources
     assert sum(source[0] == "s" for source in found.sources) == pytest.approx(wanted, abs=1)

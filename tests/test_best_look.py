@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 from benchmarks.kill_resume import make_text, weights
+from typer.testing import CliRunner
 
 import sesame
 from sesame.checkpoint.run import Run
+from sesame.cli import app
 from sesame.errors import SesameError
 from sesame.pretraining.best import passed_by
+from sesame.runs import read_run
 from sesame.train.state import State
 from tests.crashes import crash_while_saving
 
@@ -55,6 +58,15 @@ def test_the_finished_model_is_that_of_the_best_look(
     assert 0 < best < max(seen) == 100
     assert f"lowest at step {best} of 100; the finished model is that one" in capsys.readouterr().err
     assert weights(folder) == (folder / "checkpoints" / f"step-{best}" / "model.safetensors").read_bytes()
+    shown = read_run(folder)
+    assert (shown.step, shown.kept, shown.last()) == (100, best, {"clm": seen[best]})
+    assert json.loads(json.dumps(shown.to_json()))["kept"] == best
+    console = CliRunner().invoke(app, ["runs", str(folder)]).output
+    assert f"clm {seen[best]:.3f}" in console
+    assert f"of step {best}" in console
+    (folder / "final").rename(folder / "gone")
+    assert (read_run(folder).kept, read_run(folder).last()) == (None, {"clm": seen[100]})
+    (folder / "gone").rename(folder / "final")
     card = (folder / "final" / "README.md").read_text()
     assert f"{best} steps" in card
     assert f"| clm | {seen[best]:.4f} |" in card

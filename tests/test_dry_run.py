@@ -14,10 +14,9 @@ from sesame.cli import main, plan_table
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.pretraining import dry_run, probe
-from sesame.pretraining import run as pretraining
 from sesame.pretraining.dry_run import Plan, StagePlan, warnings
 from sesame.pretraining.probe import Probe, even, largest
-from sesame.pretraining.run import Wishes
+from sesame.pretraining.run import Wishes, pretrain
 
 STAGE = StagePlan("short", 32, 8, 8, 100, 1e6, 1e3, 0.5, 0.0, 10**9, 0.1, steps=500, tokens=2e7, passes=2.0, seconds=60)
 PLAN = Plan(
@@ -65,7 +64,7 @@ def test_a_plan_follows_from_what_was_measured(text: Path, tmp_path: Path, monke
 def test_its_tokens_and_passes_are_those_of_the_run(text: Path, tmp_path: Path) -> None:
     """The run itself counts the tokens of its steps; it also finds the tokenizer and the store that the dry run made."""
     plan = dry_run.dry_run(wishes(text, steps=20))
-    pretraining.pretrain(replace(wishes(text, steps=20), out=tmp_path / "run"))
+    pretrain(replace(wishes(text, steps=20), out=tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     tokens = max(line.get("tokens", 0) for line in lines)
     assert plan.tokens == pytest.approx(tokens, rel=0.1)
@@ -110,7 +109,7 @@ def test_the_tokenizer_is_trained_once(text: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_model_to_go_on_from(text: Path, tmp_path: Path) -> None:
-    final = pretraining.pretrain(replace(wishes(text, steps=2), out=tmp_path / "run"))
+    final = pretrain(replace(wishes(text, steps=2), out=tmp_path / "run"))
     before = sorted((file, file.stat().st_mtime_ns) for file in tmp_path.rglob("*"))
     plan = dry_run.dry_run(wishes(text, steps=5, start=str(final)))
     assert plan.steps == 5

@@ -1,11 +1,18 @@
 """Folders that are written beside their place: what killed processes left of one goes when it is written again."""
 
 import os
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from sesame.files import sweep, whole_folder
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from sesame.errors import SesameError
+from sesame.files import sweep, whole_folder, write_whole
 
 
 def dead_process() -> int:
@@ -42,3 +49,21 @@ def test_files_are_swept_too(tmp_path: Path) -> None:
     assert not left.exists()
     assert len(list(tmp_path.iterdir())) == 1
     sweep(tmp_path / "nowhere" / "vectors.txt")
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file may grow beyond 1,000 bytes, as on a disk whose format ends at 4 GB."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_file_that_may_not_grow_so_large_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SesameError, match="text: a file grows larger than this disk or this shell allows"):
+        write_whole(tmp_path / "text", "x" * 2000)
+    with pytest.raises(SesameError, match="model: a file grows larger"), whole_folder(tmp_path / "model") as folder:
+        save_file({"x": torch.zeros(1000)}, folder / "x.safetensors")
+    assert not list(tmp_path.iterdir())

@@ -361,7 +361,7 @@ def test_one_text_to_validate_by_is_no_collapse(begin: Path, tmp_path: Path) -> 
 def test_another_attempt_is_another_training(begin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train, valid = files(tmp_path, "classify", 40, 20)
     answers = iter([True, False, False])
-    monkeypatch.setattr("sesame.finetuning.run.collapsed", lambda *_: next(answers))
+    monkeypatch.setattr("sesame.finetuning.seeds.collapsed", lambda *_: next(answers))
     results = run(begin, tmp_path / "run", "classify", train, valid, settings=SHORT, seeds=2)
     assert [seed["attempts"] for seed in results["seeds"]] == [2, 1]
     first, second = (tmp_path / "run" / "seed-0" / place for place in ("", "again-1"))
@@ -373,7 +373,7 @@ def test_another_attempt_is_another_training(begin: Path, tmp_path: Path, monkey
 def test_a_collapsed_seed_is_never_the_best(begin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train, valid = files(tmp_path, "classify", 60, 20)
     answers = iter([True, True, True, False])
-    monkeypatch.setattr("sesame.finetuning.run.collapsed", lambda *_: next(answers))
+    monkeypatch.setattr("sesame.finetuning.seeds.collapsed", lambda *_: next(answers))
     assert run(begin, tmp_path / "run", "classify", train, valid, settings=SHORT, seeds=2)["best"] == 1
 
 

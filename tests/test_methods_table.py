@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sesame.pretraining import run as pretraining
+from sesame.pretraining import timing
 from sesame.pretraining.run import Wishes, chosen_recipe, pretrain
 from sesame.pretraining.wishes import identity_of
 from sesame.recipe import recipe_names, resolve
@@ -139,8 +139,8 @@ def test_the_budget_counts_from_the_gate(tmp_path: Path, text: Path, monkeypatch
     waits = replace(wishes, ready=ready)
     recipe = chosen_recipe(wishes, choose_machine("cpu"))
     assert identity_of(recipe, wishes, [text]) == identity_of(recipe, waits, [text])
-    monkeypatch.setattr(pretraining, "time", Time)
-    monkeypatch.setattr(pretraining, "Clock", clock)
+    monkeypatch.setattr(timing, "time", Time)
+    monkeypatch.setattr(timing, "Clock", clock)
     with pytest.raises(Enough):
         pretrain(waits)
     assert late == [1000.0]

@@ -20,8 +20,8 @@ from sesame.cli import app
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.finetuning.multitask import Asked, check_names, parse_also
-from sesame.finetuning.run import Wishes, finetune, task_config
-from sesame.finetuning.transfer import resolve_transfer
+from sesame.finetuning.run import Wishes, finetune
+from sesame.finetuning.transfer import resolve_transfer, task_config
 from sesame.tasks import TASKS, Item
 from sesame.tasks.loader import ItemLoader, ManyLoader
 from tests.crashes import crash_while_saving
@@ -177,7 +177,7 @@ def test_every_task_stands_beside_its_own_baselines(
     def first_label(kind: str, train: list[Example], test: list[Example]) -> dict[str, list[Any]]:
         return {"first": [train[0].label if kind == "classify" else ("O",) * len(one.label) for one in test]}
 
-    monkeypatch.setattr("sesame.finetuning.run.baselines", first_label)
+    monkeypatch.setattr("sesame.finetuning.outcome.baselines", first_label)
     out, short = tmp_path / "run", ["epochs=0.2", "least_steps=0"]
     finetune(wishes(start, data, out, baselines=True, also=[f"tag:{data / 'names.conll'}"], settings=short))
     found = json.loads((out / "results.json").read_text())["tasks"]

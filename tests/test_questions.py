@@ -12,7 +12,8 @@ from sesame.data.parallel import Counted
 from sesame.data.questions import is_template, read_questions
 from sesame.errors import SesameError
 from sesame.evaluate.spoken import judge_answers, read_sides
-from sesame.finetuning.answering import Wishes, finetune
+from sesame.finetuning.answering import finetune
+from sesame.finetuning.answering_wishes import Wishes
 from tests.answer_toys import OTHERS, WORDS, answer, stranger
 
 ASK = "question: {question} context: {context}"

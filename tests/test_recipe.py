@@ -1,5 +1,6 @@
 """Recipes and their TOML: strict, layered, and the same after a round trip."""
 
+import json
 import re
 import tomllib
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from sesame.backbones import Encoder, EncoderConfig
 from sesame.config import build, dump_toml, merge, parse_setting
 from sesame.errors import SesameError
 from sesame.pretraining.run import Wishes, chosen_recipe, pretrain
-from sesame.recipe import check, how_scaled, passed_over, read_recipe, recipe_names, resolve, scaled
+from sesame.recipe import check, how_scaled, read_recipe, recipe_names, resolve, scaled
 from sesame.train.precision import Machine, choose_machine
 
 SIZES = {  # depth, width, heads: Devlin et al. 2018 and Turc et al. 2019
@@ -167,10 +168,10 @@ def test_the_rate_follows_the_batch(tmp_path: Path) -> None:
 def test_a_stage_may_have_a_dropout_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sesame.pretraining import run as pretraining
+    from sesame.pretraining import training
 
     seen = []
-    fit = pretraining.fit
+    fit = training.fit
 
     def watch(model: Any, *rest: Any, **more: Any) -> Any:
         block = model.backbone.blocks[0]
@@ -178,7 +179,7 @@ def test_a_stage_may_have_a_dropout_of_its_own(
         seen.append([part.rate for part in parts])
         return fit(model, *rest, **more)
 
-    monkeypatch.setattr(pretraining, "fit", watch)
+    monkeypatch.setattr(training, "fit", watch)
     stages = ("stages.long.share=0.1", "stages.long.length=32", "stages.long.batch=8", "stages.long.dropout=0.0")
     settings = [*SETTINGS, *stages, "backbone.attention_dropout=0.2"]
     text = [str(make_text(tmp_path / "text.txt", 40))]
@@ -255,16 +256,33 @@ def test_layers_that_cannot_lie_over_a_recipe_are_told(tmp_path: Path, lines: st
         resolve(str(file), budget=True)
 
 
-def test_who_writes_what_a_layer_of_the_base_says_otherwise_is_told(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
+def test_what_ones_own_file_says_holds_whatever_the_sizes_and_budgets_of_its_base_say(tmp_path: Path) -> None:
+    """The base is resolved first; over it lie one's own settings, over these one's own size, over both one's own budget."""
+    file, further = tmp_path / "mine.toml", tmp_path / "further.toml"
     file.write_text('\ufeffbase = "bert"\nbackbone.depth = 6\noptimizer.rate = 3e-3\n', encoding="utf-8")
-    assert resolve(str(file)).backbone["depth"] == 2  # of tiny, the first size
-    assert "backbone.depth is 2, not 6" in passed_over(str(file), None, False, "cpu")
-    assert "optimizer.rate is 0.0005, not 0.003" in passed_over(str(file), "base", True, "cpu")
-    assert passed_over(str(file), None, False, "cpu", ["backbone.depth=4"]) == ""
+    further.write_text('base = "mine.toml"\nbackbone.depth = 7\n')
+    for size, width in (("tiny", 128), ("base", 768)):
+        for device, kind in (("cpu", "adamw"), ("cuda", "muon")):
+            recipe = resolve(str(file), size=size, budget=True, device=device)
+            assert (recipe.backbone["depth"], recipe.backbone["width"]) == (6, width)
+            assert (recipe.optimizer.kind, recipe.optimizer.rate) == (kind, 3e-3)
     with file.open("a") as lines:
-        lines.write("sizes.tiny.backbone.depth = 6\nbudget.cpu.optimizer.rate = 2e-3\n")
-    assert passed_over(str(file), None, True, "cpu") == passed_over("bert", "tiny", True, "cpu") == ""
+        lines.write("sizes.tiny.backbone.depth = 5\nbudget.cpu.optimizer.rate = 2e-3\n")
+        lines.write(
+            "sizes.base.budget.cpu.optimizer.rate = 1e-3\nsizes.mine.backbone = {depth = 3, width = 64, heads = 1}\n"
+        )
+    assert [resolve(str(file), size=size).backbone["depth"] for size in ("tiny", "base", "mine")] == [5, 6, 3]
+    rates = [resolve(str(file), size=size, budget=True).optimizer.rate for size in ("tiny", "base")]
+    assert [*rates, resolve(str(file)).optimizer.rate] == [2e-3, 1e-3, 3e-3]
+    assert [resolve(str(further), size=size).backbone["depth"] for size in ("tiny", "base")] == [7, 7]
+    assert resolve(str(further), settings=["backbone.depth=9"]).backbone["depth"] == 9
+
+
+def test_a_recipe_of_ours_lies_under_the_sizes_and_budgets_of_its_base() -> None:
+    """Published numbers stand above, those of small sizes and short runs below, for all who share them."""
+    assert resolve("roberta", size="base", budget=True, device="cuda").optimizer.rate == 1e-3
+    assert resolve("roberta", size="base").optimizer.rate == 6e-4
+    assert [resolve("luong", size=size).tokenizer.size for size in ("tiny", "paper")] == [4000, 37_000]
 
 
 def test_a_model_too_large_for_memory_is_told(tmp_path: Path) -> None:
@@ -322,3 +340,23 @@ def test_unknown_names_are_answered_with_near_ones() -> None:
 def test_a_family_that_nobody_knows_is_told() -> None:
     with pytest.raises(SesameError, match=r"family.*ernie"):
         resolve("ernie", size="tiny", settings=["family=erni"])
+
+
+@pytest.mark.parametrize(
+    ("family", "told"),
+    [
+        ("ernie", ""),
+        ("xlnet", "family = 'xlnet' of recipe bert: this model is none, so it is written as 'bert'"),
+        ("distilbert", "it is written as 'bert'"),  # has no segments
+    ],
+)
+def test_a_family_that_the_model_cannot_be_is_told(
+    family: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = [str(make_text(tmp_path / "text.txt", 40))]
+    settings = [*SETTINGS, f"family={family}"]
+    final = pretrain(Wishes("bert", text, tmp_path / "run", steps=1, settings=settings, device="cpu"))
+    said = capsys.readouterr().err
+    assert told in said
+    assert bool(told) == ("family =" in said)
+    assert json.loads((final / "config.json").read_text())["model_type"] == ("bert" if told else family)

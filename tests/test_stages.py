@@ -9,9 +9,8 @@ from benchmarks.kill_resume import make_text, weights
 
 import sesame
 from sesame.checkpoint.folder import load_parts
-from sesame.errors import SesameError
 from sesame.nn.embeddings import lengthened
-from sesame.pretraining import run as pretraining
+from sesame.pretraining import training
 from sesame.pretraining.telling import burden
 from sesame.pretraining.wishes import Wishes, chosen_recipe
 from sesame.train.guard import WINDOW, Guard
@@ -50,13 +49,13 @@ def test_places_beyond_are_copies(seen: int, rows: int) -> None:
 
 def test_a_longer_stage_begins_with_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = []
-    fit = pretraining.fit
+    fit = training.fit
 
     def watch(model: Any, *rest: Any, **more: Any) -> Any:
         begun.append(places(model.backbone))
         return fit(model, *rest, **more)
 
-    monkeypatch.setattr(pretraining, "fit", watch)
+    monkeypatch.setattr(training, "fit", watch)
     model = load_parts(run(tmp_path, "run") / "final").backbone
     first, second = begun
     assert not torch.equal(first[16:32], first[:16])  # noise at first
@@ -106,15 +105,3 @@ def test_published_batches_on_a_cpu_are_told(recipe: str, settings: list[str], b
     wishes = Wishes(recipe, [], Path("run"), size="tiny", budget=budget, settings=settings)
     found = burden(chosen_recipe(wishes, machine), wishes, machine)
     assert (said in found) if said else not found
-
-
-def test_a_budget_without_a_step_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was "done after 0 steps", with a finished folder; the same command goes on with what is prepared."""
-    text = make_text(tmp_path / "text.txt", 40)
-    asked: dict[str, Any] = {"size": "tiny", "settings": SETTINGS, "budget": 1.5}
-    with monkeypatch.context() as patch:
-        patch.setattr(pretraining.Clock, "elapsed", lambda clock: 1e9)
-        with pytest.raises(SesameError, match=r"budget of 2 s ended before the first step.* same command again"):
-            sesame.pretrain("bert", text, tmp_path / "run", **asked)
-    assert not (tmp_path / "run" / "final").exists()
-    sesame.pretrain("bert", text, tmp_path / "run", **asked)

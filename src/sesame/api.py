@@ -440,7 +440,7 @@ def finetune(model: str | Path, task: str, train: str | Path, out: str | Path, *
     """`sesame finetune` from Python; the keywords are the command's options, but `settings` is --set, and `text_budget` is in
     seconds. Gives the best seed's model.
 
-    Task "seq2seq" has options of its own: those of `sesame.finetuning.answering.Wishes`.
+    Task "seq2seq" has options of its own: those of `sesame.finetuning.answering_wishes.Wishes`.
 
     Several tasks, one encoder: `finetune(..., also=["tag:names.conll", "mood=regress:scores.tsv"])`.
     """
@@ -448,10 +448,11 @@ def finetune(model: str | Path, task: str, train: str | Path, out: str | Path, *
     from sesame.finetuning.wishes import wishes_of
 
     if task == "seq2seq":
-        from sesame.finetuning import answering
+        from sesame.finetuning.answering import finetune as answer
+        from sesame.finetuning.answering_wishes import Wishes
 
-        check_options(answering.Wishes, wishes, "sesame.finetune for seq2seq")
+        check_options(Wishes, wishes, "sesame.finetune for seq2seq")
         wishes |= {name: several(wishes[name]) for name in ("also", "settings") if name in wishes}
-        asked = answering.Wishes(model=str(model), train=str(train), out=Path(out), **wishes)
-        return load(answering.finetune(asked))
+        asked = Wishes(model=str(model), train=str(train), out=Path(out), **wishes)
+        return load(answer(asked))
     return load(run(wishes_of(model, task, train, out, **wishes)))

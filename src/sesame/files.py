@@ -19,7 +19,10 @@ from safetensors import SafetensorError
 
 from sesame.errors import SesameError
 
-_FULL = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "the disk is full; free some space and run the same command again")
+_FULL = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "the disk is full; free some space and run the same command again"),
+    errno.EFBIG: "a file grows larger than this disk or this shell allows (ulimit -f); choose another place, or allow more",
+}
 _PLACE = {
     **dict.fromkeys(
         (errno.EACCES, errno.EPERM, errno.EROFS), "cannot write here; choose a folder that you may write to"

@@ -126,6 +126,10 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def many_steps(count: int) -> str:
+    return f"{count:,} step" + ("" if count == 1 else "s")
+
+
 def duration(seconds: float) -> str:
     """As people say it."""
     for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):

@@ -1,12 +1,14 @@
 """A recipe: a tokenizer, a backbone, objectives and an ordered list of stages. It alone sees all rooms.
 
 A recipe is a TOML file, in `recipes/` or the user's own; `base = "bert"` takes another one and lists the differences.
-Laid over it, in this order: the size, what changes under a wall-clock budget on this device, and the user's `--set`.
+Laid over it, in this order: the size, what changes under a wall-clock budget on this device, what a file of the user's own
+says that has it as its base (in the same order), and the user's `--set`.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -147,27 +149,36 @@ class Layers:
     budget: Budgets = Budgets()
 
 
+LAYERS = [part.name for part in dataclasses.fields(Layers)]
+
+
 def recipe_names() -> list[str]:
     folder = resources.files("sesame") / "recipes"
     return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
 
 
-def read_recipe(name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The raw table of a recipe by name or by path, with its base underneath. A base's path starts at the file's folder."""
-    if name.endswith(".toml"):
-        path = Path(name)
-    elif name in recipe_names():
-        path = Path(str(resources.files("sesame") / "recipes" / f"{name}.toml"))
-    else:
+def read_recipe(name: str) -> dict[str, Any]:
+    """The raw table of a recipe by name or by path, over that of its base."""
+    return reduce(merge, _tables(name))
+
+
+def _tables(name: str, above: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """A recipe of ours is one table with its base; one of the user's own comes behind those of its base.
+
+    A base's path starts at the folder of the file.
+    """
+    ours = not name.endswith(".toml")
+    if ours and name not in recipe_names():
         raise SesameError(unknown(name, dict.fromkeys(recipe_names()), "recipes", "recipe") + " (or give a .toml file)")
+    path = Path(str(resources.files("sesame") / "recipes" / f"{name}.toml")) if ours else Path(name)
     table = read_toml(path)
     base = table.pop("base", None)
     if base is None:
-        return table
+        return [table]
     if str(path) in above:
         raise SesameError(f"{path}: is its own base, by way of {' and '.join(above)}; end the circle")
-    below = str(path.parent / base) if str(base).endswith(".toml") else str(base)
-    return merge(read_recipe(below, (*above, str(path))), table)
+    below = _tables(str(path.parent / base) if str(base).endswith(".toml") else str(base), (*above, str(path)))
+    return [merge(below[0], table)] if ours else [*below, table]
 
 
 def resolve(
@@ -186,45 +197,28 @@ def resolve(
 
 
 def _layered(name: str, size: str | None, budget: bool, device: str) -> dict[str, Any]:
-    """A recipe's table with its size over it, and over both what changes under a budget."""
-    table, place = read_recipe(name), f"recipe {name}"
-    layers = build(Layers, {key: table.pop(key) for key in ("size", "sizes", "budget") if key in table}, place)
-    budgets = [layers.budget]
-    if layers.sizes:
-        chosen = size or layers.size or next(iter(layers.sizes))
-        if chosen not in layers.sizes:
-            raise SesameError(unknown(chosen, layers.sizes, place, "size"))
-        above = dict(layers.sizes[chosen])
-        budgets.append(build(Budgets, above.pop("budget", {}), f"{place}: sizes.{chosen}.budget"))
-        table = merge(table, above)
-    for changes in budgets if budget else ():
-        table = merge(table, getattr(changes, device))
-    return table
+    """A recipe's tables one over the other, in each its size over the rest of it, and over both what changes under a budget.
 
-
-def passed_over(name: str, size: str | None, budget: bool, device: str, settings: Sequence[str] = ()) -> str:
-    """What a user's own file says and its base's size or budget says otherwise, in a sentence; "" where that is nothing.
-
-    The base's tables lie over the file by the order of the layers, which whoever writes `depth = 6` does not think of.
+    So what a user's own file says holds, whatever the sizes and budgets of its base say.
     """
-    if not name.endswith(".toml"):
-        return ""
-    own, held = read_toml(Path(name)), dict(_leaves(_layered(name, size, budget, device)))
-    layers = [*own.pop("sizes", {}).values(), *own.pop("budget", {}).values()]
-    layers += [inner for layer in layers for inner in layer.get("budget", {}).values()]
-    meant = {key for layer in [*layers, *map(parse_setting, settings)] for key, _ in _leaves(layer)}
-    told = {key: value for key, value in _leaves(own) if key not in meant and held.get(key, value) != value}
-    lost = ", ".join(f"{key} is {held[key]!r}, not {value!r}" for key, value in told.items())
-    remedy = f"to change that, write it under [sizes] or [budget] of {name}, or --set it"
-    return f"{name}: a size or budget of its base lies over it: {lost}; {remedy}" if lost else ""
+    tables, place = _tables(name), f"recipe {name}"
+    layers = _layers(reduce(merge, tables), place)
+    chosen = size or layers.size or next(iter(layers.sizes), "")
+    if layers.sizes and chosen not in layers.sizes:
+        raise SesameError(unknown(chosen, layers.sizes, place, "size"))
+    found: dict[str, Any] = {}
+    for table in tables:
+        layers = _layers(table, place)
+        sized = dict(layers.sizes.get(chosen, {}))
+        budgets = [layers.budget, build(Budgets, sized.pop("budget", {}), f"{place}: sizes.{chosen}.budget")]
+        plain = {key: value for key, value in table.items() if key not in LAYERS}
+        above = [getattr(changes, device) for changes in budgets] if budget else []
+        found = reduce(merge, [plain, sized, *above], found)
+    return found
 
 
-def _leaves(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value
+def _layers(table: Mapping[str, Any], place: str) -> Layers:
+    return build(Layers, {key: table[key] for key in LAYERS if key in table}, place)
 
 
 def check(table: Mapping[str, Any], place: str) -> Recipe:

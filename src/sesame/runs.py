@@ -46,11 +46,14 @@ class RunLine:
     held_out: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)  # by objective; "valid": a task's score
     rate: tuple[Point, ...] = ()  # of learning
     clock: tuple[tuple[int, int, float], ...] = ()  # step, tokens and seconds until then; 0 where nobody counted
+    kept: int | None = None  # the step of the look whose weights the finished model has, if it is not the last one
     broken: int = 0  # lines of the log that could not be read, and the recipe if it could not
 
     def last(self) -> dict[str, float]:
-        """The newest held-out figures."""
-        return {name: points[-1][1] for name, points in self.held_out.items() if points}
+        """The newest held-out figures; of a run that kept an earlier look, what the finished model has."""
+        end = math.inf if self.kept is None else self.kept
+        until = {name: [value for step, value in points if step <= end] for name, points in self.held_out.items()}
+        return {name: values[-1] for name, values in until.items() if values}
 
     def to_json(self) -> dict[str, Any]:
         curves = {name: [list(point) for point in getattr(self, name)] for name in ("loss", "rate", "clock")}
@@ -105,6 +108,7 @@ def read_run(folder: Path, root: Path | None = None) -> RunLine:
         _held_out(log, recipe),
         _points(log, "rate"),
         clock,
+        kept if isinstance(kept := last.get("kept"), int) and _stat(folder / "final" / "config.json") else None,
         broken + (not recipe),
     )
 

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 
 from sesame.checkpoint.folder import load_parts, save_parts
 from sesame.data.examples import Example
-from sesame.pretraining.preparation import _framed
+from sesame.pretraining.tokenizer_choice import framed_for
 from sesame.recipe import resolve
 from sesame.tasks.inputs import ids_and_segments
 from sesame.tasks.predict import predict
@@ -61,6 +61,6 @@ def test_a_new_model_is_told_all_the_same(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(stranger(tmp_path, SILENT))
     assert max(tokenizer.encode_pair(A, B).segments) == 0
     assert all(max(found.segments) == 0 for found in ids_and_segments(tokenizer, [A, B]))
-    fresh = _framed(tokenizer, resolve("bert"))
+    fresh = framed_for(tokenizer, resolve("bert"))
     assert fresh.input_names() == TOLD
     assert max(fresh.encode_pair(A, B).segments) == 1

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedT
 
 from sesame.checkpoint.folder import load_parts, save_parts
 from sesame.finetuning.framing import open_start
-from sesame.pretraining.preparation import _framed
+from sesame.pretraining.tokenizer_choice import framed_for
 from sesame.recipe import resolve
 from sesame.text import Tokenizer
 from sesame.text.template import framed
@@ -70,7 +70,7 @@ def test_a_tokenizer_by_itself_keeps_its_sides(tmp_path: Path) -> None:
 def test_what_is_taught_here_is_padded_as_it_was_in_training(tmp_path: Path) -> None:
     """A head at the end of a text, positions that count from its beginning: padding before it would change the answers."""
     start = open_start(str(stranger(tmp_path / "start", **LEFT)))
-    new = _framed(Tokenizer.load(tmp_path / "start"), resolve("bert"))
+    new = framed_for(Tokenizer.load(tmp_path / "start"), resolve("bert"))
     for tokenizer in (start.tokenizer, new):
         assert tokenizer is not None
         assert tokenizer.sides == {"truncation_side": "left"}

@@ -15,7 +15,7 @@ import pytest
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from sesame.data import build, workers
+from sesame.data import build, sums, workers
 from sesame.data.build import build_store
 from sesame.data.sentences import split_sentences
 from sesame.data.store import FORMAT, Store
@@ -143,7 +143,7 @@ def test_hashes_are_remembered_but_not_of_fresh_files(
     store = build_store([text], tokenizer, cache)
     assert list(json.loads((cache / "hashes.json").read_text())) == [str(text)]
     with monkeypatch.context() as patch:
-        patch.setattr(build, "_hash", lambda *_: pytest.fail("the file was read again"))
+        patch.setattr(sums, "_hash", lambda *_: pytest.fail("the file was read again"))
         assert build_store([text], tokenizer, cache).path == store.path
     (cache / "hashes.json").write_text("{broken")
     assert build_store([text], tokenizer, cache).path == store.path
@@ -297,6 +297,27 @@ def test_two_builders_at_once(
     assert len(built) == 1
     assert "another process is building" in capsys.readouterr().err
     Store.open(next((tmp_path / "cache").glob("store-*")))
+
+
+def test_a_text_that_grows_while_it_is_read_is_told(
+    tmp_path: Path, tokenizer: Tokenizer, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its store would be named after what it held before, and found by whoever has that text again."""
+    write, before = build._write, text.read_bytes()
+
+    def grow(*arguments: object) -> None:
+        with text.open("a") as handle:
+            handle.write("Another line.\n")
+        write(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "_write", grow)
+        with pytest.raises(SesameError, match="has changed while it was read"):
+            build_store([text], tokenizer, tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("store-*"))
+    grown = build_store([text], tokenizer, tmp_path / "cache")
+    text.write_bytes(before)
+    assert build_store([text], tokenizer, tmp_path / "cache").path != grown.path
 
 
 def test_many_unknown_words_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from sesame.errors import SesameError
 from sesame.objectives.base import Vocab
 from sesame.objectives.denoise import DenoiseConfig, Denoising, poisson, stop_ids
 from sesame.objectives.seq2seq import DecoderHead, Exercise, Seq2Seq
-from sesame.pretraining.preparation import vocab_of
+from sesame.pretraining.heads import vocab_of
 from sesame.text.train import train_tokenizer
 
 ROLES = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4}

@@ -23,7 +23,8 @@ class FakeRuns:
         )
         run = {
             "name": name, "recipe": recipe, "size": size, "state": state,
-            "step": 0, "steps": None if task else 1000, "tokens": 0, "seconds": 0.0, "last": {}, "broken": 0, "age": 42.0,
+            "step": 0, "steps": None if task else 1000, "tokens": 0, "seconds": 0.0, "last": {}, "kept": None,
+            "broken": 0, "age": 42.0,
             "train": {"step": [], "tokens": tokens, "seconds": [], "loss": [], "smooth": [], "rate": []},
             "held_out": {kind: {"step": [], "tokens": None if task else [], "seconds": [], "value": []}},
             **more,

@@ -65,7 +65,7 @@ def test_a_run_that_grows(folder: Path, client: TestClient) -> None:
         assert 0 <= new.pop("age") < 600
         assert new == {
             "name": "deep/new", "recipe": "bert", "size": "2 × 64", "state": "running", "step": 20, "steps": 100,
-            "tokens": 1000, "seconds": 5.0, "last": {"mlm": 3.5, "nsp": 0.5}, "broken": 0,
+            "tokens": 1000, "seconds": 5.0, "last": {"mlm": 3.5, "nsp": 0.5}, "kept": None, "broken": 0,
             "train": {"step": [10, 20], "tokens": [500, 1000], "seconds": [2.5, 5.0], "loss": [4.0, 3.0],
                       "smooth": [4.0, short(smoothed([4.0, 3.0])[1])], "rate": [1e-4, 2e-4]},
             "held_out": {"mlm": {"step": [10], "tokens": [500], "seconds": [2.5], "value": [3.5]},

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from sesame import __version__
+from sesame.progress import many_steps
 from sesame.train.state import State
 
 
@@ -23,7 +24,7 @@ Method: {paper or name}
 Text:
 {texts}
 
-{state.step:,} steps, {state.tokens:,} tokens, seed {run["seed"]}. All settings are in `sesame.toml`.
+{many_steps(state.step)}, {state.tokens:,} tokens, seed {run["seed"]}. All settings are in `sesame.toml`.
 
 | held-out text | |
 |---|---|

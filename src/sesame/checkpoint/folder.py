@@ -92,10 +92,9 @@ def save_parts(folder: Path, parts: Parts, recipe: Mapping[str, Any] | None = No
 
 def _under_names(parts: Parts) -> tuple[dict[str, Tensor], dict[str, Any], str | None]:
     """All tensors as they are written, and config.json, under a family's names or ours; the task that its class holds."""
-    config = parts.backbone.config
+    config, family = parts.backbone.config, written_family(parts)
     owned = {name for task in parts.tasks.values() for name in task.heads()}
     heads, output = set(parts.heads) - owned, next(iter(speaking(parts.heads).values()), None)
-    family = find_family(config, heads, wanted_family(parts), has_plain_head(parts), output)
     state = {name: tensor.cpu() for name, tensor in parts.state().items()}
     specials = {} if (pad := _padding(parts)) is None else {"pad_token_id": pad}
     specials |= {} if parts.tokenizer is None else special_ids(parts.tokenizer)
@@ -115,6 +114,13 @@ def _under_names(parts: Parts) -> tuple[dict[str, Tensor], dict[str, Any], str |
     module.finish(named, described)
     named |= {OURS + name: state[name].contiguous() for name in beside}
     return named, described | describe(parts.tasks, lead, described), None if lead is None else lead.name
+
+
+def written_family(parts: Parts) -> tuple[str, ModuleType] | None:
+    """The model type under which a folder is written, if transformers has one for it."""
+    owned = {name for task in parts.tasks.values() for name in task.heads()}
+    heads, output = set(parts.heads) - owned, next(iter(speaking(parts.heads).values()), None)
+    return find_family(parts.backbone.config, heads, wanted_family(parts), has_plain_head(parts), output)
 
 
 def wanted_family(parts: Parts) -> str:

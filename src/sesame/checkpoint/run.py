@@ -2,6 +2,7 @@
 
     RUN/recipe.toml         everything that decides the result: recipe, text, seed, length of the run
     RUN/text.json           the names of the token stores, which are sums of text and tokenizer
+    RUN/files.json          sums of the files that it was made from: texts, vectors, the model that it goes on from
     RUN/metrics.jsonl       one line every few steps
     RUN/events/             the same for TensorBoard
     RUN/tokenizer/          the tokenizer, if it was trained for this run
@@ -100,19 +101,33 @@ class Run:
 
     def _withdraw(self) -> None:
         """A mistake ended a new run before its first checkpoint: what it made must not bind the corrected command."""
-        if self._begun() or self.final.exists():
+        if self._begun():
             return
         for part in ("tokenizer", "events", "checkpoints", "pairs"):
             shutil.rmtree(self.folder / part, ignore_errors=True)
-        for name in ("text.json", "metrics.jsonl", "table.npy", "recipe.toml"):
+        for name in ("text.json", "files.json", "metrics.jsonl", "table.npy", "recipe.toml"):
             (self.folder / name).unlink(missing_ok=True)
         for lock in self.folder.glob("*/.lock"):  # of a part that was a run of its own, and is withdrawn
             if list(lock.parent.iterdir()) == [lock]:
                 shutil.rmtree(lock.parent, ignore_errors=True)
 
     def _begun(self) -> bool:
-        """Whether something stands that a changed command would lose: a checkpoint, or a part that is a run of its own."""
-        return bool(self._checkpoints()) or any(self.folder.glob("*/recipe.toml"))
+        """Whether something stands that a changed command would lose: a result, a checkpoint, or a part that is a run."""
+        return bool(self._checkpoints()) or any(self.folder.glob("*/recipe.toml")) or self.final.exists()
+
+    def bind_files(self, sums: Mapping[str, str]) -> None:
+        """Hold the run to what its files held when it began; those that nobody has now, or had then, are passed over."""
+        if not self.world.first:
+            return
+        kept = self.folder / "files.json"
+        if not self._begun():
+            write_json(kept, sums)
+        known = read_json(kept) if kept.is_file() else {}
+        for name, found in sums.items():
+            if known.get(name, found) != found:
+                raise SesameError(
+                    f"{name}: has changed since this run began, {self.folder}; bring the old one back or choose another --out"
+                )
 
     def bind(self, stores: Sequence[str]) -> None:
         """Hold the run to the text of its first checkpoint: `stores` name the content, not the files."""

@@ -62,6 +62,7 @@ def _table(found: "list[RunLine]") -> None:
     for run in found:
         step = f"{run.step:,}" + ("" if run.steps is None else f" / {run.steps:,}")
         last = "\n".join(f"{escape(name)} {value:.3f}" for name, value in run.last().items())
+        last += "" if run.kept is None else f"\nof step {run.kept:,}"
         table.add_row(
             escape(run.name),
             *(

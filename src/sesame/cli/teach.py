@@ -142,7 +142,8 @@ def finetune(
 
 
 def _answering(model: str, train: str, out: Path | None, written: dict[str, Any]) -> None:
-    from sesame.finetuning.answering import Wishes, finetune
+    from sesame.finetuning.answering import finetune
+    from sesame.finetuning.answering_wishes import Wishes
 
     place = out or Path("runs") / f"seq2seq-{Path(train.split(',')[0]).name.split('.')[0]}"
     given = {name: value for name, value in written.items() if value is not None}

@@ -22,9 +22,10 @@ from sesame.data.encode import DocumentEncoder, EncodedDocuments
 from sesame.data.parallel import Counted, named_fields, read_pairs
 from sesame.data.readers import Document, corpus_files, file_kind, read_documents
 from sesame.data.store import FORMAT, Store
+from sesame.data.sums import content_sums, stamp
 from sesame.data.workers import Workers
 from sesame.errors import SesameError
-from sesame.files import disk_errors, read_json, whole_folder, write_json
+from sesame.files import disk_errors, whole_folder, write_json
 from sesame.progress import bar, say
 from sesame.text import Tokenizer
 
@@ -91,7 +92,7 @@ def _build(
     workers: int | None, lines: bool = False, turns: bool = False, verbatim: bool = False,
 ) -> Store:  # fmt: skip
     """`lines`: a line is a sentence; `turns`: and somebody's turn."""
-    names = [str(file) for file in files]
+    names, stamps = [str(file) for file in files], [stamp(file) for file in files]
     folder = (
         cache
         / f"{'turns' if turns else 'verbatim' if verbatim else 'store'}-{_key(files, kinds, tokenizer, field, cache)}"
@@ -101,7 +102,15 @@ def _build(
             if not folder.exists():
                 with whole_folder(folder) as aside:
                     _write(aside, files, read, tokenizer, field, workers, lines, turns, verbatim)
+                    _check_still(files, stamps)
     return Store.open(folder, names)
+
+
+def _check_still(files: list[Path], stamps: list[list[int]]) -> None:
+    """The store's name tells what the files held before they were read; one that somebody writes to held something else."""
+    for file, before in zip(files, stamps, strict=True):
+        if not file.is_file() or stamp(file) != before:
+            raise SesameError(f"{file}: has changed while it was read; wait until it is written, then run it again")
 
 
 def _write(
@@ -258,51 +267,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def _key(files: list[Path], kinds: Sequence[str], tokenizer: Tokenizer, field: str, cache: Path) -> str:
-    hashes = _hashes(files, cache / "hashes.json")
+    hashes = content_sums(files, cache / "hashes.json")
     packed = [file.suffix.lower() for file in files]
     parts = [FORMAT, list(zip(hashes, kinds, packed, strict=True)), tokenizer.fingerprint(), field]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=12).hexdigest()
-
-
-def _hashes(files: list[Path], memo: Path) -> list[str]:
-    """The content hash of each file. `memo` remembers them, so that gigabytes are not read again at every start."""
-    known = _remembered(memo)
-    fresh = {}
-    unknown = [file for file in files if known.get(str(file.resolve()), [])[:3] != _stamp(file)]
-    with bar("checking text", sum(file.stat().st_size for file in unknown), "B") as shown:
-        for file in unknown:
-            # A file changed within the last moments may change again without a new time stamp: do not remember it.
-            settled = time.time() - file.stat().st_mtime > 2
-            entry = [*_stamp(file), _hash(file, shown.advance)]
-            known[str(file.resolve())] = entry
-            if settled:
-                fresh[str(file.resolve())] = entry
-    result = [known[str(file.resolve())][3] for file in files]
-    if fresh:
-        write_json(memo, {**_remembered(memo), **fresh})  # read again: another process may have added some
-    return result
-
-
-def _remembered(memo: Path) -> dict[str, list[Any]]:
-    try:
-        found = read_json(memo)
-    except SesameError:  # missing or broken: it only saves time, so begin a new one
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _stamp(file: Path) -> list[int]:
-    stat = file.stat()
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
-
-
-def _hash(file: Path, progress: Callable[[int], None]) -> str:
-    digest = hashlib.blake2b(digest_size=20)
-    try:
-        with file.open("rb") as handle:
-            while block := handle.read(1 << 22):
-                digest.update(block)
-                progress(len(block))
-    except OSError as error:
-        raise SesameError(f"{file}: cannot be read ({error.strerror}); check the file and its permissions") from error
-    return digest.hexdigest()

@@ -16,7 +16,7 @@ from typing import Any
 from sesame.backbones import LSTM, BiLM, Encoder, SkipThought, TransformerXL, XLNet
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.data.examples import Example
-from sesame.data.readers import read_documents
+from sesame.data.readers import corpus_files, read_documents
 from sesame.data.streams import whole_lines
 from sesame.data.tables import TABLES, TEXTS, fold, inner_suffix, read_table
 from sesame.errors import SesameError
@@ -96,6 +96,12 @@ def _recipe(model: str) -> tuple[str, list[str]]:
 def _template(parts: Parts) -> str:
     """Whether texts begin with a mark."""
     return "end" if parts.tokenizer is not None and not around(parts.tokenizer)[0] else "bert"
+
+
+def text_of(text: Sequence[str]) -> list[Path]:
+    """The files behind `--text`; the training rows are no files of their own."""
+    named = [Path(name) for name in text if name != TRAIN]
+    return [file for path in named for file in (corpus_files([path]) if path.is_dir() else [path])]
 
 
 def corpora(text: Sequence[str], rows: Sequence[Example], folder: Path, column: str | None = None) -> list[str]:

@@ -7,26 +7,16 @@
     OUT/seed-N/      a run each, see `pretraining/run.py`; result.json
     OUT/final/       the seed that is best on the validation data
 
-Several tasks are learnt as T5 learns them: each says in its source what it is (a prefix, or as in decaNLP a question: see
-`data/questions.py`), and how often each is drawn follows `data/mixing.py`. Here a pass reads every pair of every task at
-least once; those of tasks that are drawn more often than their size would give come again.
-
 Scores of the test data are computed, but nothing is ever chosen by them. Under `torchrun` all processes share each training,
 the first one answers.
 """
 
-import hashlib
 import json
-import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from sesame import chance
 from sesame.checkpoint.cards import answer_card
 from sesame.checkpoint.folder import Parts, load_parts
 from sesame.checkpoint.run import Run
@@ -35,82 +25,25 @@ from sesame.config import parse_setting, says_steps
 from sesame.data.answer_pack import AnswerPacker, plan_batches
 from sesame.data.build import build_pairs
 from sesame.data.cache import cache_folder
-from sesame.data.mixing import mixing_rates
 from sesame.data.pack import Specials, hold_out
-from sesame.data.questions import is_template
 from sesame.errors import SesameError
-from sesame.evaluate.spoken import Sides, answer_all, check_metric, open_answering, read_sides, score_answers
+from sesame.evaluate.spoken import Sides, answer_all, check_metric, open_answering, score_answers
 from sesame.evaluate.statistics import summary
 from sesame.files import read_json, write_json, write_whole
+from sesame.finetuning.answering_pairs import SIDES, read_pairs_of, sum_of, write_pairs
+from sesame.finetuning.answering_wishes import Wishes
 from sesame.generate import Settings
+from sesame.pretraining.inputs import files_of_model, sums_of
 from sesame.pretraining.run import pretrain
 from sesame.pretraining.wishes import Wishes as Training
-from sesame.progress import say
+from sesame.progress import many_steps, say
 from sesame.recipe import Recipe, resolve
 from sesame.train.parallel import World, join
-from sesame.train.precision import Precision
 
 RECIPE = "answer"
-SIDES = ("source", "target")  # the "languages" of the pairs
 FEW, SEEDS = 10_000, 3  # below so many pairs one seed says little
-FEWEST = 20  # pairs to learn from
 EPOCHS, LEAST_STEPS, MOST_EPOCHS = 3.0, 500, 60.0  # as for other tasks: recipes/transfer/full.toml
-HELD, MOST_HELD = 0.1, 1000  # share and number of the pairs that are kept aside where no validation data are given
 WIDTH = 768  # the recipe's rate is for so many columns
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the user asks of `sesame finetune --task seq2seq`."""
-
-    model: str
-    train: str  # a table, JSON lines, or two plain files with a comma between
-    out: Path
-    valid: str | None = None
-    test: str | None = None
-    source: str | None = None  # columns; the source also as "question: {question} context: {context}"
-    target: str | None = None
-    prefix: str = ""  # before every source
-    also: Sequence[str] = ()  # further tasks, "prefix=FILE"; a prefix with columns in braces is the whole source
-    temperature: float = 1.0  # of the mixing
-    cap: float = math.inf
-    metric: str = "bleu"  # decides which seed is best
-    beams: int = 5  # as `sesame translate` has it: a score should be that of the answers that people get
-    alpha: float = 1.0
-    most: int = 128  # new tokens of an answer
-    seeds: int | None = None  # None: 3 for small sets, 1 for large ones
-    seed: int = 0
-    steps: int | None = None
-    epochs: float | None = None  # None: 3, more for small sets
-    rate: float | None = None  # None: the recipe's, more for narrow models
-    settings: Sequence[str] = ()
-    device: str = "auto"
-    precision: Precision = "auto"
-    save_minutes: float = 5.0
-    save_steps: int = 0
-    keep: int = 0  # checkpoints; 0: as few as are safe
-
-    def identity(self) -> dict[str, Any]:
-        """What decides the result."""
-        kept = asdict(self)
-        for key in ("out", "device", "save_minutes", "save_steps", "keep", "settings"):
-            del kept[key]
-        kept |= {key: _resolved(kept[key]) for key in ("train", "valid", "test") if kept[key] is not None}
-        kept["also"] = list(self.also)
-        return {key: value for key, value in kept.items() if value is not None and value != math.inf}
-
-    def files(self) -> list[Path]:
-        """All that is read."""
-        data = [self.train, self.valid, self.test, *(file for _, file in map(_also, self.also))]
-        return [path for one in data if one is not None for path in _paths(one)]
-
-
-def _resolved(data: str) -> str:
-    return ",".join(str(path.resolve()) for path in _paths(data))
-
-
-def _paths(data: str) -> list[Path]:
-    return [Path(path) for path in ([data] if Path(data).is_file() else data.split(","))]
 
 
 def finetune(wishes: Wishes) -> Path:
@@ -134,6 +67,7 @@ def finetune(wishes: Wishes) -> Path:
         recipe = resolve(RECIPE, settings=settings)
         identity = {**recipe.to_dict(), "run": wishes.identity()}
         with Run.claim(wishes.out, identity, world) as run:
+            run.bind_files(sums_of(files_of_model(wishes.model)) if world.first else {})
             job, done = _Job(wishes, recipe, settings, start, run, world), (run.final / "config.json").is_file()
             if done:
                 if all(file.is_file() for file in wishes.files()):  # a finished run may outlive its files
@@ -171,52 +105,23 @@ class _Job:
     def run_all(self) -> None:
         parts = self.read()
         if self.world.first:
-            self._write(parts)
+            write_pairs(self.folder, parts)
         self.world.wait()
         seeds = self.wishes.seeds or (SEEDS if len(parts["train"]) < FEW else 1)
         steps = self._steps()
-        say(f"seq2seq on {len(parts['train']):,} pairs, {steps:,} steps, {seeds} {'seed' if seeds == 1 else 'seeds'}")
+        say(
+            f"seq2seq on {len(parts['train']):,} pairs, {many_steps(steps)}, {seeds} {'seed' if seeds == 1 else 'seeds'}"
+        )
         found = [self._seed(self.wishes.seed + number, steps, parts) for number in range(seeds)]
         if self.world.first:
             self._finish(found, parts)
         self.world.wait()
 
-    # ---- pairs -------------------------------------------------------------------------------------------------------
-
     def read(self) -> dict[str, Sides]:
         """train, valid and perhaps test; the run is bound to what they hold."""
-        parts = self._read()
-        self.run.bind([_sum(sides) for sides in parts.values()])
+        parts = read_pairs_of(self.wishes)
+        self.run.bind([sum_of(sides) for sides in parts.values()])
         return parts
-
-    def _read(self) -> dict[str, Sides]:
-        w = self.wishes
-        parts = {
-            part: read_sides(data, w.source, w.target, w.prefix)
-            for part, data in (("train", w.train), ("valid", w.valid), ("test", w.test))
-            if data is not None
-        }
-        if len(parts["train"]) < FEWEST:
-            raise SesameError(f"{w.train}: has {len(parts['train'])} pairs; {FEWEST} are the fewest to learn from")
-        if "valid" not in parts:
-            parts["train"], parts["valid"] = _split(parts["train"], w.seed)
-            say(f"{len(parts['valid']):,} pairs of {w.train} are kept aside to choose by")
-        others: dict[str, Sides] = {}
-        for prefix, file in map(_also, w.also):
-            if prefix in others:
-                raise SesameError(f"--also {prefix}={file}: another task begins like this; give each its own prefix")
-            asked = (prefix, None, "") if is_template(prefix) else (None, None, prefix)
-            others[prefix] = read_sides(file, *asked)
-        if others:
-            parts["train"] = _mix({"": parts["train"], **others}, w)
-        return {part: parts[part] for part in ("train", "valid", "test") if part in parts}
-
-    def _write(self, parts: dict[str, Sides]) -> None:
-        self.folder.mkdir(exist_ok=True)
-        for part in ("train", "valid"):
-            rows = zip(parts[part].sources, parts[part].answers, strict=True)
-            lines = [json.dumps(dict(zip(SIDES, row, strict=True)), ensure_ascii=False) for row in rows]
-            write_whole(self.folder / f"{part}.jsonl", "\n".join(lines) + "\n")
 
     def _steps(self) -> int:
         """So many passes over the pairs; small sets get more of them, unless the user says how many."""
@@ -315,47 +220,3 @@ def _spread(name: str, value: dict[str, Any]) -> str:
 
 def _signed(name: str, signatures: dict[str, str]) -> str:
     return f"  {name}|{signatures[name]}" if name in signatures else ""
-
-
-def _sum(sides: Sides) -> str:
-    """What the run is bound to: the texts, wherever they stand."""
-    texts = {"sources": sides.sources, "answers": sides.answers}
-    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).hexdigest()
-
-
-def _split(sides: Sides, seed: int) -> tuple[Sides, Sides]:
-    """Training and validation; equal sources are on one side."""
-    numbers = {source: number for number, source in enumerate(dict.fromkeys(sides.sources))}
-    luck = chance.keys(chance.key(seed, chance.stream("answering.split")), np.arange(len(numbers)))
-    held = set(np.argsort(luck)[: max(1, min(MOST_HELD, round(HELD * len(numbers))))].tolist())
-    rows = [numbers[source] in held for source in sides.sources]
-    if all(rows):
-        raise SesameError("all sources are the same, so none can be kept aside; give --valid")
-    train, valid = ([row for row, out in enumerate(rows) if out == wanted] for wanted in (False, True))
-    return sides.take(train), sides.take(valid)
-
-
-def _also(asked: str) -> tuple[str, str]:
-    prefix, sign, file = asked.rpartition("=")
-    if not sign or not prefix:
-        raise SesameError(f"--also {asked}: write the prefix of the task and its file, such as 'summarize: =news.tsv'")
-    return prefix, file
-
-
-def _mix(tasks: dict[str, Sides], wishes: Wishes) -> Sides:
-    """One pass over all tasks, each as often as its rate says and whole at least once."""
-    sizes = {name: len(sides) for name, sides in tasks.items()}
-    rates = mixing_rates(sizes, wishes.temperature, wishes.cap)
-    whole = max(size / rates[name] for name, size in sizes.items())
-    found = Sides()
-    for number, (name, sides) in enumerate(tasks.items()):
-        wanted = round(whole * rates[name])
-        luck = chance.keys(chance.key(wishes.seed, chance.stream("answering.mix"), number), np.arange(len(sides)))
-        order = np.argsort(luck)
-        drawn = sides.take([int(order[at % len(sides)]) for at in range(wanted)])
-        found.sources += drawn.sources
-        found.answers += drawn.answers
-        found.places += drawn.places
-        shown = name or wishes.prefix or "the first task"
-        say(f"{shown!r}: {len(sides):,} pairs, {rates[name]:.1%} of what is drawn")
-    return found

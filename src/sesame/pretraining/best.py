@@ -10,6 +10,10 @@ Replaced tokens are not judged: the better the generator becomes, the harder the
 import math
 
 from sesame.errors import SesameError
+from sesame.files import read_json
+from sesame.pretraining.prepared import Prepared
+from sesame.pretraining.stages import lengthen
+from sesame.progress import say
 from sesame.recipe import Recipe
 from sesame.train.health import Look
 from sesame.train.state import State
@@ -42,6 +46,24 @@ def judge(look: Look, state: State, recipe: Recipe) -> bool:
         return False
     state.best = dict(state.look)
     return True
+
+
+def bring_back(parts: Prepared, ended: State) -> State:
+    """The weights of the best look, and where the run stood then."""
+    run = parts.run
+    step = int(run.world.tell(f"{ended.best['step']:.0f}"))
+    best = run.find(step)
+    if best is None:
+        say(
+            f"warning: the checkpoint of step {step:,}, the best, is damaged or gone; the finished model is the last one"
+        )
+        return ended
+    parts.written.take(best)
+    state = State.from_json(read_json(best / "train" / "state.json"))
+    lengthen(parts, state.stage + 1)
+    run.log({"step": ended.step, "kept": step})
+    say(f"held-out loss was lowest at step {step:,} of {ended.step:,}; the finished model is that one")
+    return state
 
 
 def passed_by(state: State, tokens: int) -> str:

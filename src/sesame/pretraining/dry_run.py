@@ -9,7 +9,6 @@ https://arxiv.org/abs/2305.16264).
 """
 
 import tempfile
-import time
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -24,9 +23,10 @@ from sesame.data.answer_pack import BucketLoader
 from sesame.data.batch import Batch
 from sesame.data.loader import Loader
 from sesame.errors import SesameError
-from sesame.pretraining import run as pretraining
 from sesame.pretraining.mixture import check_mixture, text_files
+from sesame.pretraining.prepared import Prepared, prepare
 from sesame.pretraining.probe import CPU_TOKENS, Probe, Speed, even, free_memory
+from sesame.pretraining.timing import RESERVE
 from sesame.pretraining.wishes import Wishes, chosen_recipe
 from sesame.progress import say
 from sesame.recipe import Stage
@@ -90,24 +90,21 @@ def dry_run(wishes: Wishes) -> Plan:
     with join(wishes.device) as world:
         if world.ranks > 1:
             raise SesameError("--dry-run measures one process; call it without torchrun")
-    began = time.monotonic()
     machine = choose_machine(wishes.device, wishes.precision)
     recipe = replace(chosen_recipe(wishes, machine), table="random")  # counting changes no figure here
     check_mixture(wishes, recipe)
     files = text_files(wishes.text)
     with tempfile.TemporaryDirectory(prefix="sesame-") as scratch:
         folder = Path(scratch) / "run"
-        job = pretraining._Job(wishes, recipe, machine, Run(folder, {}), began)
-        job.prepare(files)
-        return _Planner(job).plan()
+        return _Planner(prepare(wishes, recipe, machine, Run(folder, {}), files)).plan()
 
 
 class _Planner:
-    def __init__(self, job: pretraining._Job) -> None:
-        self.job, self.recipe, self.machine = job, job.recipe, job.machine
+    def __init__(self, parts: Prepared) -> None:
+        self.parts, self.recipe, self.machine = parts, parts.recipe, parts.machine
         self.cuda = self.machine.device.type == "cuda"
         self.peak = peak(self.machine)
-        self.probe = Probe(job.model, job.call, job.optimizer, self.machine, self.recipe.optimizer.clip)
+        self.probe = Probe(parts.model, parts.call, parts.optimizer, self.machine, self.recipe.optimizer.clip)
         self.settings: list[str] = []
 
     def plan(self) -> Plan:
@@ -120,9 +117,9 @@ class _Planner:
             precision=self.machine.precision,
             peak_flops=self.peak.flops,
             peak_source=self.peak.source,
-            parameters=sum(p.numel() for p in self.job.model.parameters()),
-            weights_memory=weights_memory(self.job.model),
-            text_tokens=self.job.examples.train.tokens(),
+            parameters=sum(p.numel() for p in self.parts.model.parameters()),
+            weights_memory=weights_memory(self.parts.model),
+            text_tokens=self.parts.examples.train.tokens(),
             stages=stages,
             steps=sum(stage.steps for stage in stages),
             tokens=sum(stage.tokens for stage in stages),
@@ -138,17 +135,17 @@ class _Planner:
 
     def _stage(self, name: str, stage: Stage) -> "_Measured":
         say(f"a few steps of stage {name} on the clock (of a large model on a CPU: minutes)")
-        whole = self.job.examples.loader(replace(stage, ramp=0), 1)
-        rows = sum(map(len, self.job.examples.packers(self.job.examples.train, stage)))
-        work = self.job.examples.work(stage, whole)
-        account = Account.of(self.job.model.backbone.config, work, self.machine)
+        whole = self.parts.examples.loader(replace(stage, ramp=0), 1)
+        rows = sum(map(len, self.parts.examples.packers(self.parts.examples.train, stage)))
+        work = self.parts.examples.work(stage, whole)
+        account = Account.of(self.parts.model.backbone.config, work, self.machine)
 
         def loader(batch: int, micro: int) -> Loader:
             return replace(whole, batch=batch, micro=micro)
 
         batch = stage.batch
         if isinstance(whole, BucketLoader):  # a step has so many places, whatever the number of its rows
-            source: Loader = self.job.examples.loader(stage, self.job.examples.micro(stage))
+            source: Loader = self.parts.examples.loader(stage, self.parts.examples.micro(stage))
             batch = micro = most = whole.usual
         else:
             micro, most = self._micro(name, stage, lambda count: loader(count, count).load(0, self._greediest()))
@@ -170,7 +167,7 @@ class _Planner:
 
     def _micro(self, name: str, stage: Stage, rows: Callable[[int], list[Batch]]) -> tuple[int, int]:
         """Rows at a time, and how many fit: what the recipe says, else what the run would take unless it is a bad choice."""
-        usual = min(stage.micro or self.job.examples.micro(stage), stage.batch)
+        usual = min(stage.micro or self.parts.examples.micro(stage), stage.batch)
         if self.cuda:
             most = self.probe.largest(rows, stage.length, usual)
             micro = even(stage.batch, min(usual, most))
@@ -190,7 +187,7 @@ class _Planner:
         return 1.0 if mlm is not None and mlm.end_rate > mlm.rate else 0.0
 
     def _most_by_estimate(self, name: str, stage: Stage) -> int:
-        model, free = self.job.model, FILLED * free_memory()
+        model, free = self.parts.model, FILLED * free_memory()
         work = work_of(self.recipe.objectives, stage.length, self._greediest())
         size = 2 if self.machine.precision == "bf16" else 4
         one, two = (step_memory(model, model.backbone.config, work, rows, size) for rows in (1, 2))
@@ -206,7 +203,7 @@ class _Planner:
     def _looks(self, speed: Speed) -> float:
         """Seconds of all looks at the held-out text: a forward pass takes a third of a step."""
         wanted = self.recipe.evaluation.tokens or (524_288 if self.cuda else 16_384)
-        tokens = min(wanted, self.job.examples.valid.tokens())
+        tokens = min(wanted, self.parts.examples.valid.tokens())
         return (1 / self.recipe.evaluation.every) * tokens / (3 * speed.tokens_per_second)
 
     def _spread(self, found: "list[_Measured]", besides: float) -> list[StagePlan]:
@@ -215,11 +212,11 @@ class _Planner:
         stages, done, last = [], 0.0, 0
         for one in found:
             done += one.share / whole
-            if self.job.wishes.budget is None:
+            if self.parts.wishes.budget is None:
                 end = round(self.recipe.steps * done)
                 steps, last = end - last, end
             else:
-                left = max(self.job.wishes.budget - self.job.reserve - besides, 1.0)
+                left = max(self.parts.wishes.budget - RESERVE - besides, 1.0)
                 steps = one.steps_in(left * one.share / whole)
             stages.append(one.after(steps))
         return stages

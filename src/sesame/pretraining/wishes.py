@@ -9,8 +9,7 @@ from sesame.config import check_options, check_seconds, says_steps, several
 from sesame.data.languages import pairs_by_languages, texts_by_language
 from sesame.data.unit_files import fingerprint, wanted_entities
 from sesame.errors import SesameError
-from sesame.progress import say
-from sesame.recipe import Recipe, passed_over, resolve, scaled
+from sesame.recipe import Recipe, resolve, scaled
 from sesame.train.parallel import Parallel
 from sesame.train.precision import Machine, Precision
 
@@ -93,10 +92,8 @@ def chosen_recipe(wishes: Wishes, machine: Machine) -> Recipe:
             "--extend adds words to a model that exists; name it with --start MODEL, or leave --extend out: "
             "a new model gets a vocabulary made from your text"
         )
-    size, budget, device = wishes.size, wishes.budget is not None, machine.device.type
-    recipe = resolve(wishes.recipe, size=size, budget=budget, device=device, settings=wishes.settings)
-    if lost := passed_over(wishes.recipe, size, budget, device, wishes.settings):
-        say(lost)
+    budget, device = wishes.budget is not None, machine.device.type
+    recipe = resolve(wishes.recipe, size=wishes.size, budget=budget, device=device, settings=wishes.settings)
     if wishes.steps is not None:
         recipe = replace(recipe, steps=wishes.steps)
     return scaled(recipe, wishes.scale_lr) if wishes.scale_lr else recipe

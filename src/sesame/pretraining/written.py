@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts, load_parts, written_family
 from sesame.checkpoint.speech import Speech
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2Seq
@@ -40,6 +40,15 @@ class Written:
         first = Parts(self.model.backbone, heads, self.tokenizer, family=self.family, speech=self._speech())
         beside = self.model.objective.beside().items()
         return {"": first} | {name: Parts(encoder, more, self.tokenizer) for name, (encoder, more) in beside}
+
+    def other_family(self) -> str:
+        """What to say of a recipe whose family this model cannot be. Empty: nothing."""
+        found = written_family(self.parts()[""])
+        kind, wanted = "" if found is None else found[0], self.recipe.family
+        if wanted in ("", kind):
+            return ""
+        instead = f"it is written as {kind!r}" if kind else "it is written for Sesame alone"
+        return f"family = {wanted!r} of recipe {self.recipe.name}: this model is none, so {instead}"
 
     def take(self, checkpoint: Path) -> None:
         """Weights from a checkpoint that holds the parts whole."""

@@ -92,6 +92,7 @@ def _told(place: Path, root: Path, now: RunState) -> dict[str, Any]:
         "tokens": run.tokens,
         "seconds": run.seconds,
         "last": run.last(),
+        "kept": run.kept,
         "broken": run.broken,
         **curves_of(run),
     }

@@ -66,8 +66,8 @@ class Clock:
         return (step + 0.5) / self.steps
 
     def done(self, step: int) -> bool:
-        if self.budget is not None:
-            return self.elapsed() >= self.budget * self.last
+        if self.budget is not None:  # one step at least: a model without any would pass for a trained one
+            return step > 0 and self.elapsed() >= self.budget * self.last
         assert self.steps is not None
         return step >= round(self.steps * self.last)
 

@@ -42,5 +42,5 @@ function makeRow(name, choose) {
 function words(run) {
   const step = run.steps === null ? count(run.step) : `${count(run.step)} / ${count(run.steps)}`;
   const last = Object.entries(run.last).map(([name, value]) => `${name === "valid" ? "score" : name} ${figure(value)}`);
-  return [run.recipe, run.state, step, run.tokens ? amount(run.tokens) : "", last.join(", "), `${duration(run.age)} ago`, run.size];
+  return [run.recipe, run.state, step, run.tokens ? amount(run.tokens) : "", last.join(", ") + (run.kept === null ? "" : ` of step ${count(run.kept)}`), `${duration(run.age)} ago`, run.size];
 }
