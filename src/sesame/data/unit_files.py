@@ -29,9 +29,9 @@ import numpy.typing as npt
 
 from sesame.data import units
 from sesame.data.build import alone
+from sesame.data.entity_files import read_entities
 from sesame.data.store import Store
-from sesame.data.streams import lines
-from sesame.data.units import Starts, entity_starts, phrase_starts
+from sesame.data.units import Starts, mark_entities, phrase_starts
 from sesame.errors import SesameError
 from sesame.files import whole_file
 from sesame.progress import say
@@ -39,28 +39,11 @@ from sesame.text import Tokenizer
 
 Kind = Literal["", "pieces", "words", "phrases", "entities"]  # "": as the objective wants it
 FORMAT = 1  # raise it when units are found in another way
-LONGEST_LINE = 10_000  # characters of an entity
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # kana, ideographs
 )
 _BEFORE = ("", "a ", "(")  # what may stand before an entity; the pieces at its end depend on nothing behind it
-
-
-def read_entities(path: str | Path) -> list[str]:
-    """The entities of a file, one a line."""
-    file = Path(path)
-    if not file.is_file():
-        raise SesameError(f"{file}: no such file; --entities names a text file with one entity a line")
-    found = []
-    for number, line, whole in lines(file, LONGEST_LINE):
-        if not whole:
-            raise SesameError(f"{file}:{number}: is longer than {LONGEST_LINE:,} characters; write one entity a line")
-        if line.strip():
-            found.append(" ".join(line.split()))
-    if not found:
-        raise SesameError(f"{file}: has no entity; write one a line, or leave --entities out to hide phrases instead")
-    return list(dict.fromkeys(found))
 
 
 class Hiding(Protocol):
@@ -123,12 +106,17 @@ class Units:
         """The entities as pieces, in every form that a text may show."""
         forms = [(before, entity) for entity in self.entities for before in (*_BEFORE, *self._inside(entity))]
         texts = [before + entity for before, entity in forms]
+        unknown = self.tokenizer.id("unk") if self.tokenizer.has("unk") else None  # would stand for any other word too
         found: dict[tuple[int, ...], None] = {}
         for (before, _), pieces in zip(forms, self.tokenizer.encode_batch(texts, literal=True), strict=True):
             own = [end > len(before) for _, end in pieces.offsets]
             first = own.index(True) if True in own else len(own)
             # A piece that covers the bracket too is not the entity's; a space before it may be.
-            if first < len(own) and pieces.offsets[first][0] >= len(before.rstrip()):
+            if (
+                unknown not in pieces.ids[first:]
+                and first < len(own)
+                and pieces.offsets[first][0] >= len(before.rstrip())
+            ):
                 found[tuple(pieces.ids[first:])] = None
         return [list(sequence) for sequence in found]
 
@@ -152,7 +140,8 @@ class Units:
         if kind == "entities":
             before = int(found.sum())
             edges = _opened(store, words, self._pieces(lambda piece: not _has_letter(piece)))  # "York)" ends with York
-            found = entity_starts(store, edges, sequences, found)
+            found, places = mark_entities(store, edges, sequences, found)
+            _tell_places(store, places, sequences)
         with whole_file(file) as handle:
             handle.write(found.tobytes())
         seconds = max(time.monotonic() - began, 1e-3)
@@ -176,6 +165,17 @@ class Units:
         for id, token in enumerate(self.tokenizer.tokens()):
             found[id] = token != "" and id not in special and wanted(self.tokenizer.shown(id))
         return found
+
+
+def _tell_places(store: Store, places: int, sequences: Sequence[Sequence[int]]) -> None:
+    """A list that is written in another way than the text, or not as a list, would change nothing."""
+    if places:
+        say(f"entities: they stand in {places:,} places")
+    elif all(len(sequence) > 1 for sequence in sequences):  # one of a single piece is hidden whole anyway
+        say(
+            f"warning: {store.files[0]}: none of the entities stands in the text, so phrases are hidden instead; write one a "
+            "line, as the text has it"
+        )
 
 
 def _opened(store: Store, starts: Starts, single: npt.NDArray[np.bool_]) -> Starts:
