@@ -20,7 +20,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -31,7 +31,7 @@ from sesame.data import units
 from sesame.data.build import alone
 from sesame.data.entity_files import read_entities
 from sesame.data.store import Store
-from sesame.data.units import Starts, mark_entities, phrase_starts
+from sesame.data.units import Starts, entity_starts, phrase_starts
 from sesame.errors import SesameError
 from sesame.files import whole_file
 from sesame.progress import say
@@ -99,7 +99,12 @@ class Units:
             with alone(file):
                 if not _whole(file, store):
                     self._write(file, store, kind, sequences)
-        return np.memmap(file, np.dtype("u1"), "r", shape=(len(store.tokens),))
+        found = np.memmap(file, np.dtype("u1"), "r", shape=(len(store.tokens),))
+        if kind == "entities" and all(len(pieces) > 1 for pieces in sequences):  # one piece is hidden whole anyway
+            base = self.starts(store, "phrases")
+            if base is not None and _equal(found, base):
+                _tell_nothing(str(store.files[0]))
+        return found
 
     @cached_property
     def sequences(self) -> list[list[int]]:
@@ -140,8 +145,7 @@ class Units:
         if kind == "entities":
             before = int(found.sum())
             edges = _opened(store, words, self._pieces(lambda piece: not _has_letter(piece)))  # "York)" ends with York
-            found, places = mark_entities(store, edges, sequences, found)
-            _tell_places(store, places, sequences)
+            found = entity_starts(store, edges, sequences, found)
         with whole_file(file) as handle:
             handle.write(found.tobytes())
         seconds = max(time.monotonic() - began, 1e-3)
@@ -167,15 +171,19 @@ class Units:
         return found
 
 
-def _tell_places(store: Store, places: int, sequences: Sequence[Sequence[int]]) -> None:
-    """A list that is written in another way than the text, or not as a list, would change nothing."""
-    if places:
-        say(f"entities: they stand in {places:,} places")
-    elif all(len(sequence) > 1 for sequence in sequences):  # one of a single piece is hidden whole anyway
-        say(
-            f"warning: {store.files[0]}: none of the entities stands in the text, so phrases are hidden instead; write one a "
-            "line, as the text has it"
-        )
+@cache  # told once, though every stage asks
+def _tell_nothing(text: str) -> None:
+    """A list that is written in another way than the text, or is none, changes nothing."""
+    say(
+        f"warning: {text}: the list of entities changes nothing there: none of them stands in the text as it is written, or "
+        "all are phrases anyway"
+    )
+
+
+def _equal(one: Starts, other: Starts) -> bool:
+    """Where units start in the same places; two that differ do so early."""
+    parts = (slice(begin, begin + units.CHUNK) for begin in range(0, len(one), units.CHUNK))
+    return all(np.array_equal(one[part], other[part]) for part in parts)
 
 
 def _opened(store: Store, starts: Starts, single: npt.NDArray[np.bool_]) -> Starts:

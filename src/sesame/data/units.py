@@ -54,19 +54,12 @@ def entity_starts(store: Store, words: Starts, entities: Sequence[Sequence[int]]
 
     `base`: the units of all other text, such as phrases; one that an entity cuts ends or starts there.
     """
-    return mark_entities(store, words, entities, base)[0]
-
-
-def mark_entities(
-    store: Store, words: Starts, entities: Sequence[Sequence[int]], base: Starts | None = None
-) -> tuple[Starts, int]:
-    """The same, and in how many places those of several pieces stand."""
     found = np.array(words if base is None else base, dtype=np.uint8)
     by_size: dict[int, list[Sequence[int]]] = {}
     for entity in entities:
         if len(entity) > 1:
             by_size.setdefault(len(entity), []).append(entity)
-    taken, places = np.zeros(len(found), dtype=bool), 0
+    taken = np.zeros(len(found), dtype=bool)
     for size in sorted(by_size, reverse=True):
         wanted = _Wanted(np.array(by_size[size], dtype=np.int64), store.meta["vocabulary"])
         for part in _chunks(store, int(store.sentences[-1])):
@@ -74,10 +67,9 @@ def mark_entities(
                 end = place + size
                 if not taken[place:end].any():
                     taken[place:end] = True
-                    places += 1
                     found[place + 1 : end] = 0
                     found[place : end + 1 : size] = 1
-    return found, places
+    return found
 
 
 # ---- words as numbers ----------------------------------------------------------------------------------------------------
