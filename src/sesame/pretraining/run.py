@@ -37,7 +37,7 @@ from sesame.pretraining.examples import HELD_OUT, Examples
 from sesame.pretraining.mixture import Mixture, check_mixture, parts_of, text_files
 from sesame.pretraining.one_pass import PROBE, planned_steps, seconds_each
 from sesame.pretraining.preparation import gather_ingredients
-from sesame.pretraining.telling import burden, ending, note, plan
+from sesame.pretraining.telling import burden, ending, few_hidden, note, plan
 from sesame.pretraining.wishes import Wishes, chosen_recipe, identity_of
 from sesame.pretraining.written import Written
 from sesame.progress import Bar, bar, say
@@ -269,6 +269,10 @@ class _Job:
     def _stage(self, name: str, stage: Stage, clock: Clock, shown: Bar) -> None:
         self._drop(stage)
         loader = self.examples.share(name, stage, self.world)
+        hides = hidden_whole(stage, self.model.objective.needs_words)
+        whole = hides not in ("", "pieces") and self.state.stage_step == 0
+        if whole and (few := few_hidden(name, hides, self.recipe, loader.load(0, 0.0))):
+            say(few)
         work = self.examples.work(stage, loader)
         account = Account.of(self.model.backbone.config, work, self.machine, self.world.ranks)
         offset = self.state.step - self.state.stage_step
