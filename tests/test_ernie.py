@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +63,28 @@ def test_whole_words_of_a_text_without_spaces_are_its_pieces(tmp_path: Path, mon
     options = {"size": "tiny", "settings": settings, "steps": 2, "device": "cpu"}
     pretrain(wishes_of("albert", tmp_path / "text.txt", tmp_path / "run", **options))
     assert sum(asked) / sum(places) == pytest.approx(0.15, abs=0.015)
+
+
+@pytest.mark.parametrize("alphabet", ["ACGT", "ACGT "])
+def test_words_longer_than_the_masks_of_a_row_are_told(
+    alphabet: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line of DNA is one word, and never fits: ALBERT hid three tokens of a thousand there, without a word."""
+    luck = np.random.default_rng(0)
+    lines = ("".join(luck.choice(list(alphabet), 200)) for _ in range(300))
+    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    settings = [*SMALL, "tokenizer.size=400", "stages.main.batch=8", "stages.main.length=64"]
+    options: dict[str, Any] = {"size": "tiny", "steps": 2, "device": "cpu"}
+    pretrain(wishes_of("albert", tmp_path / "text.txt", tmp_path / "run", settings=settings, **options))
+    said = capsys.readouterr().err
+    told = "% are wanted: words of this text are mostly longer than all that a row may hide"
+    assert (told in said) == (" " not in alphabet)
+    if told not in said:
+        return
+    remedy = said.split("may hide; set ")[1].split("\n")[0].split(" and ")
+    assert remedy == ["objectives.mlm.ngram=1", "stages.main.units=pieces"]
+    pretrain(wishes_of("albert", tmp_path / "text.txt", tmp_path / "cured", settings=[*settings, *remedy], **options))
+    assert told not in capsys.readouterr().err
 
 
 def ernie(text: Path, out: Path, entities: Path | None, *more: str) -> Path:

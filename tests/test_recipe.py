@@ -312,6 +312,11 @@ def test_a_model_too_large_for_memory_is_told(tmp_path: Path) -> None:
         (["backbone.kind=[1]"], "unknown kind"),
         (["stages.shrt.batch=4"], "unknown stage 'shrt'; did you mean 'short'"),
         (["steps=-5"], "steps is -5; it must be at least 1"),
+        (
+            ["objectives.mlm.weight=0", "objectives.nsp.weight=0"],
+            "no objective has a weight; set objectives.mlm.weight above 0",
+        ),
+        (["stages.short.units=letters"], 'one of "", pieces, words, phrases, entities'),
         (["objectives.mlm.weight=-1"], "objectives.mlm.weight is -1; it must not be below 0"),
     ],
 )

@@ -20,6 +20,7 @@ from sesame.errors import SesameError
 from sesame.objectives import Vocab
 from sesame.objectives.mlm import MaskedLM, MaskedLMConfig, MaskedLMHead
 from sesame.pretraining.dry_run import dry_run
+from sesame.pretraining.mixture import check_mixture
 from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import recipe_names, resolve
 from tests.crashes import crash_while_saving
@@ -227,9 +228,23 @@ def test_bad_input_is_told_in_one_sentence(two: Bilingual) -> None:
         ({"recipe": "xlm-clm"}, "translations are for mlm and rtd, not for clm; leave them out, or take recipe xlm"),
         ({"recipe": "mass"}, "leave them out, or teach them when it is done: sesame finetune RUN --task seq2seq"),
         ({"settings": ("stages.main.ramp=8",)}, "ramp"),
+        (
+            {"pairs": [f"EN-ru={two.folder}/pairs.tsv"]},
+            "the languages en and EN differ in capitals only; write them alike",
+        ),
         ({"settings": ("languages.translated=2",)}, "translated is a share"),
     ]
     for number, (change, message) in enumerate(cases):
         with pytest.raises(SesameError, match=message) as caught:
             pretrain(two.wishes(f"bad{number}", **change))
         assert "\n" not in str(caught.value)
+
+
+def test_translations_between_strangers_are_told(two: Bilingual, capsys: pytest.CaptureFixture[str]) -> None:
+    """One language under two names was two, without a word: translations joined neither text."""
+    resolved = resolve("xlm", size="tiny", budget=False, device="cpu")
+    check_mixture(two.wishes("a"), resolved)
+    check_mixture(two.wishes("b", pairs=[f"en-de={two.folder}/pairs.tsv"]), resolved)
+    assert capsys.readouterr().err == ""
+    check_mixture(two.wishes("c", pairs=[f"english-russian={two.folder}/pairs.tsv"]), resolved)
+    assert "--pairs english-russian: neither side is a language of --text (en, ru)" in capsys.readouterr().err

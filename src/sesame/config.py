@@ -64,7 +64,7 @@ def _convert(wanted: Any, value: Any, place: str) -> Any:
         return value
     if origin is Literal:
         if value not in get_args(wanted):
-            raise SesameError(f"{place} is {value!r}; it must be one of {', '.join(map(str, get_args(wanted)))}")
+            raise SesameError(f"{place} is {value!r}; it must be one of {', '.join(map(_shown, get_args(wanted)))}")
         return value
     if origin in (Union, UnionType):
         if value is None and NoneType in get_args(wanted):
@@ -85,6 +85,10 @@ def _convert(wanted: Any, value: Any, place: str) -> Any:
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         raise SesameError(f"{place} is {value!r}; it must be {_KINDS.get(wanted, wanted.__name__)}")
     return value
+
+
+def _shown(choice: Any) -> str:
+    return str(choice) or '""'
 
 
 _KINDS = {int: "a whole number", float: "a number", str: "a text in quotes", bool: "true or false"}

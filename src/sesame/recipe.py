@@ -249,6 +249,8 @@ def check(table: Mapping[str, Any], place: str) -> Recipe:
                 raise SesameError(f"{place}: objectives.{name}.weight is {values['weight']}; it must not be below 0")
     if not objectives:
         raise SesameError(f"{place}: no objective; add one, such as [objectives.mlm]")
+    if not any(objective.weight > 0 for objective in objectives.values()):
+        raise SesameError(f"{place}: no objective has a weight; set objectives.{next(iter(objectives))}.weight above 0")
     check_together(objectives)
     stages = {name: stage for name, stage in recipe.stages.items() if stage.share > 0}
     if not stages:

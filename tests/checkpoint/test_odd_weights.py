@@ -9,7 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    ErnieConfig,
+    ErnieModel,
+    XLMConfig,
+    XLMForMultipleChoice,
+)
 
 from sesame.checkpoint.folder import load_parts
 from sesame.errors import SesameError
@@ -73,6 +80,26 @@ def test_layers_that_config_json_does_not_name_are_told_once(folder: Path, capsy
     said = capsys.readouterr().err
     assert said.count("the weights hold more layers than config.json names, and 16 tensors are not read") == 1
     assert f"bert.encoder.layer.{TINY['num_hidden_layers'] - 1}." in said
+
+
+@pytest.mark.parametrize("bits", [torch.float16, torch.bfloat16])
+def test_what_is_computed_of_weights_of_16_bits_is_not_rounded_again(bits: torch.dtype, tmp_path: Path) -> None:
+    """Task types are added to segments, two layers are multiplied: in 32 bits, as the model itself is."""
+    types = noisy(ErnieModel(ErnieConfig(**TINY, use_task_id=True))).to(bits)
+    types.save_pretrained(tmp_path / "types")
+    embeddings = types.double().embeddings
+    wanted = embeddings.token_type_embeddings.weight + embeddings.task_type_embeddings.weight[0]
+    found = load_parts(tmp_path / "types").state()["backbone.embeddings.segments.weight"]
+    assert (found - wanted).abs().max() < 1e-6
+
+    layers = noisy(XLMForMultipleChoice(XLMConfig(n_words=97, emb_dim=24, n_layers=1, n_heads=2, num_labels=1))).to(
+        bits
+    )
+    layers.save_pretrained(tmp_path / "layers")
+    first, second = layers.double().sequence_summary.summary, layers.logits_proj
+    state = load_parts(tmp_path / "layers").state()
+    assert (state["choice.weight"] - second.weight @ first.weight).abs().max() < 1e-6
+    assert (state["choice.bias"] - second(first.bias)).abs().max() < 1e-6
 
 
 def test_weights_that_may_not_be_read_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_one_document_and_lone_sentences_will_do(tmp_path: Path) -> None:
     lone = draw(packed(corpus([[9], [1], [4]], tmp_path / "lone"), 16, short=0.0))
     assert lone.size == 2  # a single token has no order
     assert sorted(lone.lengths.tolist()) == [4 + 3, 9 + 3]
-    with pytest.raises(SesameError, match="no example"):
+    with pytest.raises(SesameError, match="no document has two tokens whose order could be asked for"):
         packed(corpus([[1], [1]], tmp_path / "none"), 16)
 
 

@@ -14,9 +14,10 @@ from sesame import chance
 from sesame.data.batch import IGNORE
 from sesame.data.build import build_store
 from sesame.data.docstrings import documents
+from sesame.data.entity_files import read_entities
 from sesame.data.pack import Packer, Specials, hold_out
 from sesame.data.store import Store
-from sesame.data.unit_files import Units, named_units, read_entities, wanted_entities
+from sesame.data.unit_files import Units, named_units, wanted_entities
 from sesame.errors import SesameError
 from sesame.objectives import MaskedLMHead, Vocab
 from sesame.objectives.mlm import MaskedLM, MaskedLMConfig

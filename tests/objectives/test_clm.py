@@ -18,6 +18,7 @@ from sesame.nn.attention import core
 from sesame.objectives import Vocab, build
 from sesame.objectives.clm import CausalLMConfig
 from sesame.objectives.mlm import MaskedLMConfig
+from sesame.objectives.pair import DialogueConfig, NextSentenceConfig, SentenceOrderConfig
 from sesame.pretraining.run import Wishes, pretrain
 from tests.crashes import crash_while_saving
 
@@ -127,6 +128,15 @@ def test_the_loss_is_that_of_the_next_token() -> None:
 def test_who_looks_ahead_is_refused() -> None:
     with pytest.raises(SesameError, match=r"backbone\.causal=true"):
         build({"clm": CausalLMConfig()}, made(causal=False), Vocab(50, ROLES))
+
+
+@pytest.mark.parametrize("config", [NextSentenceConfig(), SentenceOrderConfig(), DialogueConfig()])
+def test_no_first_token_tells_what_follows_it(config: Any) -> None:
+    """From left to right [CLS] sees itself alone: NSP stayed at chance for as long as it was trained."""
+    name = {NextSentenceConfig: "nsp", SentenceOrderConfig: "sop", DialogueConfig: "dialogue"}[type(config)]
+    build({name: config}, made(causal=False), Vocab(50, ROLES))
+    with pytest.raises(SesameError, match=rf"objectives\.{name} .* from left to right; set objectives\.{name}=false"):
+        build({name: config}, made(), Vocab(50, ROLES))
 
 
 def test_masks_also_learn_from_the_left() -> None:

@@ -1,6 +1,7 @@
 """Corruption is what the paper says, by its statistics; labels and inputs fit together."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -107,10 +108,22 @@ def test_the_rate_may_glide() -> None:
         assert int(after.targets["mlm"].count()) == 100 * wanted
 
 
-def test_bad_settings_are_told() -> None:
-    for settings in ({"rate": 0.0}, {"rate": 1.5}, {"mask": 0.9, "random": 0.2}):
-        with pytest.raises(SesameError, match="mlm"):
-            MaskedLMConfig(**settings)
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"rate": 0.0}, "rate is 0"),
+        ({"rate": 1.5}, "rate is 1.5"),
+        ({"end_rate": 1.2}, "end_rate is 1.2"),  # "rate is 0.15" named the innocent one
+        ({"static": -1}, "static is -1"),  # gave every epoch the same masks, without a word
+        ({"mask": 0.9, "random": 0.2}, "mask and random"),
+    ],
+)
+def test_bad_settings_are_told(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(SesameError, match=rf"objectives\.mlm.*\b{told}"):
+        MaskedLMConfig(**settings)
+
+
+def test_a_tokenizer_without_a_mask_is_told() -> None:
     backbone = Encoder(EncoderConfig(10, 8, 1, 1))
     with pytest.raises(SesameError, match="mask token"):
         build({"mlm": MaskedLMConfig()}, backbone, Vocab(10, {"pad": 0, "cls": 1, "sep": 2}))

@@ -40,7 +40,9 @@ def pretrain(
     seed: int = typer.Option(0, help="Another seed is another run."),
     settings: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Change the recipe: optimizer.rate=1e-3"),
     entities: str | None = typer.Option(
-        None, help="A file with one entity a line, which masks hide whole where the recipe says so (ernie)."
+        None,
+        help="A file with one entity a line, or .jsonl of texts and their spans; masks hide them whole where the recipe says "
+        "so (ernie).",
     ),
     scale_lr: int | None = typer.Option(
         None,

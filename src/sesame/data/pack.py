@@ -38,7 +38,9 @@ from sesame.errors import SesameError
 
 Kind = Literal["pairs", "orders", "sentences", "documents", "blocks", "translations", "dialogues", "neighbors"]
 _NO_ROWS = {
-    "neighbors": "has no example, because no document has two sentences; put blank lines only between documents"
+    "orders": "has no example, because no document has two tokens whose order could be asked for; put blank lines only "
+    "between documents",
+    "neighbors": "has no example, because no document has two sentences; put blank lines only between documents",
 }
 
 

@@ -20,7 +20,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -29,8 +29,8 @@ import numpy.typing as npt
 
 from sesame.data import units
 from sesame.data.build import alone
+from sesame.data.entity_files import read_entities
 from sesame.data.store import Store
-from sesame.data.streams import lines
 from sesame.data.units import Starts, entity_starts, phrase_starts
 from sesame.errors import SesameError
 from sesame.files import whole_file
@@ -39,28 +39,11 @@ from sesame.text import Tokenizer
 
 Kind = Literal["", "pieces", "words", "phrases", "entities"]  # "": as the objective wants it
 FORMAT = 1  # raise it when units are found in another way
-LONGEST_LINE = 10_000  # characters of an entity
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # kana, ideographs
 )
 _BEFORE = ("", "a ", "(")  # what may stand before an entity; the pieces at its end depend on nothing behind it
-
-
-def read_entities(path: str | Path) -> list[str]:
-    """The entities of a file, one a line."""
-    file = Path(path)
-    if not file.is_file():
-        raise SesameError(f"{file}: no such file; --entities names a text file with one entity a line")
-    found = []
-    for number, line, whole in lines(file, LONGEST_LINE):
-        if not whole:
-            raise SesameError(f"{file}:{number}: is longer than {LONGEST_LINE:,} characters; write one entity a line")
-        if line.strip():
-            found.append(" ".join(line.split()))
-    if not found:
-        raise SesameError(f"{file}: has no entity; write one a line, or leave --entities out to hide phrases instead")
-    return list(dict.fromkeys(found))
 
 
 class Hiding(Protocol):
@@ -116,19 +99,29 @@ class Units:
             with alone(file):
                 if not _whole(file, store):
                     self._write(file, store, kind, sequences)
-        return np.memmap(file, np.dtype("u1"), "r", shape=(len(store.tokens),))
+        found = np.memmap(file, np.dtype("u1"), "r", shape=(len(store.tokens),))
+        if kind == "entities" and all(len(pieces) > 1 for pieces in sequences):  # one piece is hidden whole anyway
+            base = self.starts(store, "phrases")
+            if base is not None and _equal(found, base):
+                _tell_nothing(str(store.files[0]))
+        return found
 
     @cached_property
     def sequences(self) -> list[list[int]]:
         """The entities as pieces, in every form that a text may show."""
         forms = [(before, entity) for entity in self.entities for before in (*_BEFORE, *self._inside(entity))]
         texts = [before + entity for before, entity in forms]
+        unknown = self.tokenizer.id("unk") if self.tokenizer.has("unk") else None  # would stand for any other word too
         found: dict[tuple[int, ...], None] = {}
         for (before, _), pieces in zip(forms, self.tokenizer.encode_batch(texts, literal=True), strict=True):
             own = [end > len(before) for _, end in pieces.offsets]
             first = own.index(True) if True in own else len(own)
             # A piece that covers the bracket too is not the entity's; a space before it may be.
-            if first < len(own) and pieces.offsets[first][0] >= len(before.rstrip()):
+            if (
+                unknown not in pieces.ids[first:]
+                and first < len(own)
+                and pieces.offsets[first][0] >= len(before.rstrip())
+            ):
                 found[tuple(pieces.ids[first:])] = None
         return [list(sequence) for sequence in found]
 
@@ -176,6 +169,21 @@ class Units:
         for id, token in enumerate(self.tokenizer.tokens()):
             found[id] = token != "" and id not in special and wanted(self.tokenizer.shown(id))
         return found
+
+
+@cache  # told once, though every stage asks
+def _tell_nothing(text: str) -> None:
+    """A list that is written in another way than the text, or is none, changes nothing."""
+    say(
+        f"warning: {text}: the list of entities changes nothing there: none of them stands in the text as it is written, or "
+        "all are phrases anyway"
+    )
+
+
+def _equal(one: Starts, other: Starts) -> bool:
+    """Where units start in the same places; two that differ do so early."""
+    parts = (slice(begin, begin + units.CHUNK) for begin in range(0, len(one), units.CHUNK))
+    return all(np.array_equal(one[part], other[part]) for part in parts)
 
 
 def _opened(store: Store, starts: Starts, single: npt.NDArray[np.bool_]) -> Starts:

@@ -109,6 +109,16 @@ def _only_encoder(name: str, backbone: Backbone) -> Encoder:
     return backbone
 
 
+def _pair(name: str, weight: float, backbone: Backbone) -> Objective:
+    encoder = _only_encoder(name, backbone)
+    if encoder.config.causal:
+        raise SesameError(
+            f"objectives.{name} is told from the first token of a row, which sees nothing but itself in a model that reads "
+            f"from left to right; set objectives.{name}=false, or take one that reads both ways"
+        )
+    return PairLabel(name, weight, PairHead(encoder.width))
+
+
 def _token_head(backbone: Encoder, plain: bool) -> MaskedLMHead:
     c = backbone.config
     activation = "gelu" if c.activation == "geglu" else c.activation
@@ -116,17 +126,17 @@ def _token_head(backbone: Encoder, plain: bool) -> MaskedLMHead:
 
 
 def _nsp(config: NextSentenceConfig, backbone: Backbone, vocab: Vocab) -> Objective:
-    return PairLabel("nsp", config.weight, PairHead(_only_encoder("nsp", backbone).width))
+    return _pair("nsp", config.weight, backbone)
 
 
 def _sop(config: SentenceOrderConfig, backbone: Backbone, vocab: Vocab) -> Objective:
-    return PairLabel("sop", config.weight, PairHead(_only_encoder("sop", backbone).width))
+    return _pair("sop", config.weight, backbone)
 
 
 def _dialogue(config: DialogueConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if not (isinstance(backbone, Encoder) and backbone.config.segments >= 2):
         raise SesameError("dialogues need a segment for each of the two roles; set backbone.segments=2")
-    return PairLabel("dialogue", config.weight, PairHead(backbone.width))
+    return _pair("dialogue", config.weight, backbone)
 
 
 def _rtd(config: ReplacedConfig, backbone: Backbone, vocab: Vocab) -> Objective:

@@ -49,8 +49,14 @@ class MaskedLMConfig:
     plain: bool = False  # tokens straight from the states: no dense layer and norm before the table (XLM)
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < 1 or self.end_rate >= 1:
+        if not 0 < self.rate < 1:
             raise SesameError(f"objectives.mlm.rate is {self.rate}; it must lie between 0 and 1")
+        if not self.end_rate < 1:
+            raise SesameError(
+                f"objectives.mlm.end_rate is {self.end_rate}; it must be below 1 (below 0: the rate stays)"
+            )
+        if self.static < 0:
+            raise SesameError(f"objectives.mlm.static is {self.static}; it is a number of masks, 0 for ever fresh ones")
         if self.ngram < 1:
             raise SesameError(f"objectives.mlm.ngram is {self.ngram}; it is a number of words, at least 1")
         if self.mask < 0 or self.random < 0 or self.mask + self.random > 1:

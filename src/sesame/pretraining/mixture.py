@@ -60,8 +60,10 @@ def check_mixture(wishes: Wishes, recipe: Recipe) -> None:
         raise SesameError(
             f"recipe {recipe.name} learns from pairs of texts alone; name them with --pairs, such as --pairs en-de=train.tsv"
         )
-    if not languages_of(wishes):
+    spoken = languages_of(wishes)
+    if not spoken:
         return
+    _check_names(spoken, wishes)
     others = [name for name in recipe.objectives if name not in ("mlm", "rtd", "seq2seq")]
     if wishes.pairs and others:
         answering = {"span", "denoise", "mass"} & set(others)  # these make pairs of texts themselves
@@ -87,6 +89,23 @@ def check_mixture(wishes: Wishes, recipe: Recipe) -> None:
     for pair, paths in pairs_by_languages([name for name in wishes.valid if PAIRED.fullmatch(name)]).items():
         for path in filter(lambda path: Path(path).is_file(), paths):
             check_languages(path, pair)
+
+
+def _check_names(spoken: Sequence[str], wishes: Wishes) -> None:
+    """One language under two names would be two: each with an embedding of its own, and translations into neither."""
+    known = {name.lower(): name for name in reversed(spoken)}
+    for name in spoken:
+        if known[name.lower()] != name:
+            raise SesameError(
+                f"the languages {known[name.lower()]} and {name} differ in capitals only; write them alike"
+            )
+    texts = [name for name in texts_by_language(wishes.text) if name]
+    for pair in pairs_by_languages(wishes.pairs) if texts else ():
+        if not set(pair) & set(texts):
+            say(
+                f"warning: --pairs {'-'.join(pair)}: neither side is a language of --text ({', '.join(texts)}); if it should "
+                "be, write the two alike"
+            )
 
 
 def gather_mixture(

@@ -36,7 +36,7 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
     named = shared.tidy(found, "ernie.", ("embeddings.", "encoder.", "pooler."))
     types = named.pop(TASK_TYPES, None)
     if types is not None and config.get("use_task_id", False):
-        named[SEGMENTS] = named[SEGMENTS] + types[0]
+        named[SEGMENTS] = shared.wide(named[SEGMENTS]) + types[0]
     shared.untie(named, config, "ernie", bert.BIAS, bert.DECODER)
     return named
 

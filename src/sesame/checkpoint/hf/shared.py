@@ -120,6 +120,11 @@ def today(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
+def wide(tensor: Tensor) -> Tensor:
+    """Numbers of 16 bits in 32: what is computed of a file's tensors here must not be rounded once more."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
 def untie(named: dict[str, Tensor], config: Mapping[str, Any], model: str, bias: str, decoder: str) -> None:
     """An output layer is written twice: as `bias`, and as `decoder`, a whole linear layer that is tied unless told otherwise.
 

@@ -121,9 +121,9 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
         named.pop("transformer.lang_embeddings.weight", None)
     whole = {f"{layer}.{part}" for layer in (LAYER, CHOICE) for part in ("weight", "bias")} <= named.keys()
     if whole and not unlike(config):
-        second, bias = (named.pop(f"{CHOICE}.{part}") for part in ("weight", "bias"))
-        named[f"{LAYER}.bias"] = second @ named[f"{LAYER}.bias"] + bias
-        named[f"{LAYER}.weight"] = second @ named[f"{LAYER}.weight"]
+        second, bias = (shared.wide(named.pop(f"{CHOICE}.{part}")) for part in ("weight", "bias"))
+        named[f"{LAYER}.bias"] = second @ shared.wide(named[f"{LAYER}.bias"]) + bias
+        named[f"{LAYER}.weight"] = second @ shared.wide(named[f"{LAYER}.weight"])
     return named
 
 
