@@ -20,7 +20,7 @@ from sesame.pretraining.preparation import Ingredients
 from sesame.pretraining.start_model import model_at_start
 from sesame.pretraining.wishes import Wishes
 from sesame.recipe import resolve
-from sesame.tasks.speak import _inputs
+from sesame.tasks.speak import inputs_of
 from tests.answer_toys import rows, stranger, write_rows
 
 FAMILIES = ["t5", "t5-1.1", "bart", "marian"]
@@ -47,7 +47,7 @@ def test_sources_are_the_same_in_training_and_in_use(family: str, reverse: bool,
         fitting = [number for number, (_, b) in enumerate(PAIRS) if len(b.split()) <= length - packer.more[1]]
         assert len(packer) == len(fitting) > 5
         voice = replace(voice_of(parts), reverse=reverse)
-        wanted = _inputs(parts.tokenizer, [PAIRS[number][0] for number in fitting], voice, length)
+        wanted = inputs_of(parts.tokenizer, [PAIRS[number][0] for number in fitting], voice, length)
         chosen = np.arange(len(packer))
         batch = packer.draw(chosen, chance.keys(1, chosen))
         found = [row[:size].tolist() for row, size in zip(batch.ids, batch.lengths.tolist(), strict=True)]

@@ -250,7 +250,7 @@ class Loaded:
             )
         voice = voice_of(self.parts)
         if begin:
-            voice = replace(voice, first=(*voice.first, *self.tokenizer.encode(begin).ids))
+            voice = replace(voice, first=(*voice.first, *self.tokenizer.answers.encode(begin).ids))
         return self._speak(texts, voice, {"beams": 5, **settings}, batch, shown, places, beside)
 
     def generate(

@@ -1,5 +1,6 @@
 """The encoder-decoder and decoders at work: padding never leaks, going on equals one pass, beams share a source."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from sesame.backbones import Backbone, Encoder, EncoderConfig, EncoderDecoder, E
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.nn.attention.buckets import bucket
+from sesame.nn.attention.multihead import Rows
 
 KINDS: dict[str, dict[str, Any]] = {
     "transformer": {},
     "marian": {"activation": "silu", "inner": 20},
+    "branch": {"order": "branch"},
     "bart": {"positions": "learned", "activation": "gelu", "embedding_norm": True, "grow": False},
     "mbart": {"positions": "learned", "order": "pre", "embedding_norm": True, "activation": "gelu"},
     "t5": {"positions": "relative", "order": "pre", "norm": "rms", "bias": False, "scaled": False, "grow": False,
@@ -123,6 +126,32 @@ def test_a_decoder_goes_on_from_prompts_of_different_lengths(kind: str) -> None:
         ids = torch.cat([prompts[row, :length], new[row]])[None]
         whole = model(Batch(ids, torch.tensor([length + 4]), full=True)).last[0, length:]
         torch.testing.assert_close(torch.cat(found, 1)[row], whole, rtol=0, atol=1e-11)
+
+
+def test_the_three_orders_of_a_decoder_are_their_formulas() -> None:
+    """post LN(x + f(x)), pre x + f(LN(x)) with a norm at the end, branch x + LN(f(x)); all three parts of each block."""
+    torch.manual_seed(3)
+    outputs, batch = torch.randint(50, (2, 6)), Batch(torch.randint(50, (2, 7)), torch.tensor([7, 7]), full=True)
+    batch = replace(batch, outputs=outputs)
+    for order in ("post", "pre", "branch"):
+        model = noisy(EncoderDecoder(EncoderDecoderConfig(50, 16, 1, 2, decoder_depth=2, order=order)))
+        assert isinstance(model, EncoderDecoder)
+        x, read = model._enter(model.decoder, outputs, 0), model.read(batch)
+        for block in model.decoder.blocks:
+            parts = (
+                (block.attention_norm, lambda x, b=block: b.attention(x, Rows(causal=True))),
+                (block.cross_norm, lambda x, b=block, read=read: b.cross(x, b.cross.read(read), None)),
+                (block.feedforward_norm, lambda x, b=block: b.feedforward(x)),
+            )
+            for norm, f in parts:
+                x = {
+                    "post": lambda x, n, f: n(x + f(x)),
+                    "pre": lambda x, n, f: x + f(n(x)),
+                    "branch": lambda x, n, f: x + n(f(x)),
+                }[order](x, norm, f)
+        x = model.decoder.final_norm(x)
+        assert isinstance(model.decoder.final_norm, torch.nn.Identity) == (order != "pre")
+        torch.testing.assert_close(model(batch).last, x, rtol=0, atol=1e-11)
 
 
 def test_too_long_is_said() -> None:

@@ -20,6 +20,7 @@ SHAPES = {
     "marian": MARIAN,
     "silu": replace(MARIAN, activation="silu"),
     "bart": replace(MARIAN, positions="learned", activation="gelu", embedding_norm=True, grow=False),
+    "branch": replace(MARIAN, order="branch"),
     "mbart": replace(MARIAN, positions="learned", activation="gelu", embedding_norm=True, order="pre"),
     "t5": replace(MARIAN, positions="relative", order="pre", norm="rms", bias=False, grow=False, scaled=False),
     "t5 1.1": replace(

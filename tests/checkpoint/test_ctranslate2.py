@@ -119,9 +119,9 @@ def test_what_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
         export(tmp_path, replace(parts, tokenizer=None))
     with pytest.raises(SesameError, match="decoder reads first"):
         export(tmp_path, replace(parts, speech=None))
-    other = replace(MARIAN, positions="relative")
-    with pytest.raises(SesameError, match="computes otherwise"):
-        export(tmp_path, replace(parts, backbone=EncoderDecoder(other)))
+    for other in (replace(MARIAN, positions="relative"), replace(MARIAN, order="branch")):
+        with pytest.raises(SesameError, match="computes otherwise"):
+            export(tmp_path, replace(parts, backbone=EncoderDecoder(other)))
     with pytest.raises(SesameError, match="encoder-decoders with an output layer"):
         export(tmp_path, replace(parts, heads={}))
     assert not list(tmp_path.iterdir())

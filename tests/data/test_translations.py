@@ -213,3 +213,14 @@ def test_translations_in_fields_of_their_own_need_not_stand_first(tmp_path: Path
         find_columns(file, "fr", None)
     file.write_text('{"translation": "ja", "text": "yes"}\n')
     assert find_columns(file, "text", None) == ("text", "translation")
+
+
+def test_a_first_pair_that_begins_like_two_codes_is_a_pair(tmp_path: Path) -> None:
+    """ "It is" is no Italian with a country: a row was lost as a heading."""
+    file = tmp_path / "pairs.tsv"
+    for first in ("it is\tes ist", "so what\tna und", "ja so\tno is it"):
+        file.write_text(f"{first}\none\tzwei\n")
+        assert len(list(read_pairs([file], find_columns(file, None, None)))) == 2
+        assert len(list(read_pairs([file]))) == 2
+    file.write_text("en\tpt-BR\none\tum\n")
+    assert len(list(read_pairs([file]))) == 1

@@ -191,7 +191,8 @@ def test_bad_places_and_options(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.mrg"):
         with pytest.raises(SesameError, match="there are no trees"):
             list(read_trees([path]))
-    for line, what in (("{", "is not JSON"), ("[]", "no field"), ('{"tree": 1}', "no field")):
+    kinds = ("{", "is not JSON"), ("[]", "no field"), ('{"tree": 1}', "no field"), ('{"tree": " "}\n{}', "is empty")
+    for line, what in kinds:
         (tmp_path / "a.jsonl").write_text(line)
         with pytest.raises(SesameError, match=f"a.jsonl:1: .*{what}"):
             list(read_trees([tmp_path / "a.jsonl"]))

@@ -106,8 +106,8 @@ def test_a_stranger_is_scored_on_sources_as_they_are_written(tmp_path: Path, mon
         read.extend(map(voice.read, texts))
         return found(tokenizer, texts, voice, *more)
 
-    found = speak._inputs
-    monkeypatch.setattr(speak, "_inputs", inputs)
+    found = speak.inputs_of
+    monkeypatch.setattr(speak, "inputs_of", inputs)
     rows = [{"source": "ba be\nda  di", "target": "ba be"}, {"source": "bo\r\nda", "target": "da"}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     judge_answers(str(model), str(tmp_path / "rows.jsonl"), prefix="tell:", device="cpu", beams=1, most=4)

@@ -3,12 +3,14 @@
 import json
 import random
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import transformers
 
 from sesame.checkpoint.folder import load_parts
+from sesame.data.build import build_pairs, build_store
 from sesame.errors import SesameError
 from sesame.text import Tokenizer
 from sesame.text.marian import marian
@@ -94,6 +96,37 @@ def test_it_is_written_in_one_file(folder: Path, oracle: transformers.MarianToke
         assert again.encode(text, special=True).ids == there(text)["input_ids"] == ids
     ids = oracle(text_target="die Katze saß")["input_ids"]
     assert again.decode(ids) == there.decode(ids, skip_special_tokens=True) == "die Katze saß"
+
+
+def test_answers_are_cut_by_pieces_of_their_own(
+    folder: Path, oracle: transformers.MarianTokenizer, tmp_path: Path
+) -> None:
+    """As there with `text_target`: what a model is taught, also one of ours; dialogues have no answers."""
+    ours = Tokenizer.load(folder)
+    ours.save(tmp_path)
+    again = Tokenizer.load(tmp_path)
+    answers = corpus(TARGET, 5)[:30]
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{a}\t{b}\n" for a, b in zip(corpus(SOURCE, 5)[:30], answers, strict=True)))
+    wanted = [(oracle(a)["input_ids"], oracle(text_target=b)["input_ids"]) for a, b in _rows(pairs)]
+    for tokenizer, workers in ((ours, 1), (again, 1), (again.changed(max_length=9), 2)):
+        assert [tokenizer.answers.encode(text, special=True).ids for text in answers] == [b for _, b in wanted]
+        store = build_pairs([pairs], ("en", "de"), tokenizer, tmp_path / f"cache-{workers}", workers=workers)
+        ends = store.sentences
+        found = [store.tokens[a:b].tolist() for a, b in pairwise(ends.tolist())]
+        assert found == [ids[:-1] for pair in wanted for ids in pair]
+    one_side = ours.changed(answers=None)
+    assert ours.fingerprint() == again.fingerprint() != one_side.fingerprint()
+    assert one_side.answers is one_side
+    said = tmp_path / "said.jsonl"
+    said.write_text(json.dumps({"turns": answers[:3]}))
+    turns = [build_store([said], one, tmp_path / f"turns-{n}", field="turns", turns=True) for n, one in
+             enumerate((ours, one_side))]  # fmt: skip
+    assert turns[0].tokens.tolist() == turns[1].tokens.tolist()
+
+
+def _rows(file: Path) -> list[list[str]]:
+    return [line.split("\t") for line in file.read_text().splitlines()]
 
 
 def test_beside_a_model(folder: Path, tmp_path: Path) -> None:

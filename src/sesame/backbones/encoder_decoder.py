@@ -43,7 +43,7 @@ class EncoderDecoderConfig:
     positions: Literal["learned", "sinusoidal", "relative"] = "sinusoidal"
     buckets: int = 32  # of relative positions
     farthest: int = 128  # distances beyond share a bucket
-    order: Literal["post", "pre"] = "post"
+    order: Literal["post", "pre", "branch"] = "post"
     norm: Literal["layer", "rms"] = "layer"
     activation: Literal["relu", "gelu", "gelu_tanh", "silu", "geglu", "geglu_tanh"] = "relu"
     bias: bool = True

@@ -172,6 +172,8 @@ class DecoderLayer:
         return self._join(x, self.feed(third(x) if pre else x), third)
 
     def _join(self, x: Tensor, found: Tensor, norm: torch.nn.Module) -> Tensor:
+        if self.order == "branch":
+            return norm(found).add_(x)  # type: ignore[no-any-return]
         return found.add_(x) if self.order == "pre" else norm(found.add_(x))
 
     def attend(self, x: Tensor, n: int, table: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:

@@ -98,7 +98,7 @@ def _check(parts: Parts) -> Tokenizer:
         )
     c = backbone.config
     known = c.activation in ACTIVATIONS and c.positions != "relative" and c.norm == "layer" and c.scaled
-    known = known and c.half(False)[1:] == c.half(True)[1:]
+    known = known and c.order != "branch" and c.half(False)[1:] == c.half(True)[1:]
     if not known or head.scale != 1 or c.head_size not in (0, c.width // c.heads) or not c.bias:
         raise SesameError("CTranslate2 is written for models like Marian, BART and mBART; this one computes otherwise")
     if len((parts.speech or Speech()).start) != 1:

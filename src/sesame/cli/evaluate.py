@@ -139,6 +139,7 @@ def _answers(model: str, data: str, written: dict[str, Any], device: str, json: 
     from rich.console import Console
     from rich.table import Table
 
+    from sesame.cli.measure import MOST_TOLD
     from sesame.evaluate.spoken import judge_answers
 
     given = {"beams": 5, **{name: value for name, value in written.items() if value is not None}}
@@ -154,6 +155,11 @@ def _answers(model: str, data: str, written: dict[str, Any], device: str, json: 
     console.print(table)
     for name, signature in found["signatures"].items():
         typer.echo(f"{name}|{signature}")
+    if "perplexity" in found:
+        surprise = found["perplexity"]
+        told = {"piece": surprise["perplexity"], "word": surprise["perplexity_per_word"]}
+        shown = [f"{value:.2f} per {name}" for name, value in told.items() if value is not None and value < MOST_TOLD]
+        typer.echo(f"perplexity of the answers wanted: {', '.join(shown) or f'above {MOST_TOLD:,.0f}'}")
     if "versus" in found:
         v = {key: 100 * value for key, value in found["versus"].items()}
         console.print(

@@ -128,4 +128,5 @@ def trees(
             empty += 1
     write_whole(out, "".join(lines))
     left_out = f"; {empty:,} without a word were left out" if empty else ""
-    say(f"{out}: {len(lines):,} sentences and their trees{left_out}")
+    found = "1 sentence and its tree" if len(lines) == 1 else f"{len(lines):,} sentences and their trees"
+    say(f"{out}: {found}{left_out}")

@@ -123,6 +123,7 @@ def _write(
     if workers < 1:
         raise SesameError(f"workers = {workers} makes no sense; give 1 or more")
     started = time.monotonic()
+    tokenizer = tokenizer.changed(answers=None) if turns else tokenizer  # in a dialogue no line is an answer
     with ExitStack() as stack:
         shown = stack.enter_context(bar("encoding text", size, "B"))
         unknown = tokenizer.id("unk") if tokenizer.has("unk") else None

@@ -44,6 +44,9 @@ class TextEncoder(Protocol):
     @property
     def marks(self) -> frozenset[str]: ...
 
+    @property
+    def own_answers(self) -> "TextEncoder | None": ...
+
     def __len__(self) -> int: ...
 
     def encode_batch(self, texts: list[str], *, literal: bool) -> Sequence[Pieces]: ...
@@ -65,6 +68,7 @@ def token_dtype(vocabulary: int) -> np.dtype[Any]:
 class DocumentEncoder:
     def __init__(self, tokenizer: TextEncoder, lines: bool = False, verbatim: bool = False) -> None:
         """`lines`: a line is a sentence, whatever stops it has: a side of a translation, somebody's turn in a dialogue.
+        Every second line is an answer, which the tokenizer may cut by pieces of its own.
 
         `verbatim`: the white space between sentences belongs to the one behind it, so that a document's tokens are those
         of its text as it was written. Byte-level tokenizers have pieces for it; for others this changes nothing.
@@ -78,6 +82,8 @@ class DocumentEncoder:
             self.split = _as_written
         if tokenizer.marks:  # what stands around one, or inside of it, is not what it is elsewhere
             self.split = None
+        other = tokenizer.own_answers if lines else None
+        self.answers = None if other is None else DocumentEncoder(other)
         # A piece is kept as id * 2 + (1 if it starts a word) in four bytes.
         self.known: dict[str, bytes] = {}
 
@@ -85,6 +91,8 @@ class DocumentEncoder:
         """Split documents into sentences and encode these; the result depends on nothing but the texts."""
         documents = list(map(self._sentences, texts))
         codes = self._codes(list(chain.from_iterable(documents)))
+        if self.answers is not None:
+            codes = self._both_sides(documents, codes, self.answers)
         lengths = np.fromiter(map(len, codes), np.int64, len(codes)) // 4
         filled = np.concatenate([[0], np.cumsum(lengths > 0)])
         ends = np.cumsum([0, *map(len, documents)])
@@ -107,6 +115,17 @@ class DocumentEncoder:
         return [
             text[start:end] for start, end in pairwise([start for start, _ in spans[:1]] + [end for _, end in spans])
         ]
+
+    @staticmethod
+    def _both_sides(documents: list[list[str]], codes: list[bytes], answers: "DocumentEncoder") -> list[bytes]:
+        """Every second line as `answers` cuts it."""
+        numbers = chain.from_iterable(range(len(lines)) for lines in documents)
+        second = [place for place, number in enumerate(numbers) if number % 2]
+        lines = list(chain.from_iterable(documents))
+        found = codes.copy()
+        for place, code in zip(second, answers._codes([lines[place] for place in second]), strict=True):
+            found[place] = code
+        return found
 
     def _codes(self, sentences: list[str]) -> list[bytes]:
         if self.split is None:

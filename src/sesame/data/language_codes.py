@@ -16,5 +16,6 @@ CODES = frozenset(
 
 
 def are_languages(cells: Sequence[str]) -> bool:
-    """Two cells, each another code, perhaps with a country: en, pt-BR."""
-    return len(cells) == 2 and fold(cells[0]) != fold(cells[1]) and all(fold(c).split("_")[0] in CODES for c in cells)
+    """Two cells, each another code, perhaps with a country: en, pt-BR. "It is" and "es ist" are texts: codes are one word."""
+    words = len(cells) == 2 and all(len(cell.split()) == 1 for cell in cells)
+    return words and fold(cells[0]) != fold(cells[1]) and all(fold(c).split("_")[0] in CODES for c in cells)

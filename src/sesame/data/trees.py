@@ -215,6 +215,10 @@ def _file(file: Path) -> Iterator[Tree]:
             raise SesameError(f"{file}:{number}: is not JSON ({error}); mend or remove the line") from None
         if not isinstance(row, dict) or not isinstance(row.get("tree"), str):
             raise SesameError(f'{file}:{number}: has no field "tree" with a bracketed tree; add it to the line')
+        if not row["tree"].strip():
+            raise SesameError(
+                f'{file}:{number}: its field "tree" is empty; remove the line, or give it a bracketed tree'
+            )
         yield from _trees([(f"{file}:{number}", row["tree"])])
 
 

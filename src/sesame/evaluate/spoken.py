@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sesame.checkpoint.folder import Parts, load_parts
-from sesame.checkpoint.speech import answers, together
+from sesame.checkpoint.speech import Speech, answers, not_followed, together
 from sesame.config import read_toml
 from sesame.data.languages import PAIRED
 from sesame.data.parallel import Counted, find_columns, has_fields, named_fields, read_pairs
@@ -27,6 +27,7 @@ from sesame.evaluate.brackets import bracket_counts, bracket_scores
 from sesame.evaluate.classification import share
 from sesame.evaluate.rouge import Letters, rouge_each
 from sesame.evaluate.statistics import Floats, bootstrap_interval, micro_f1, paired_bootstrap, paired_bootstrap_metric
+from sesame.evaluate.told import surprise_of
 from sesame.evaluate.translation import Bleu, ChrF, compare_systems, corpus_score
 from sesame.files import read_json
 from sesame.generate import Settings
@@ -242,8 +243,10 @@ def judge_answers(
     device: str = "auto",
     **settings: Any,
 ) -> dict[str, Any]:
-    """Scores of a model on pairs, with intervals; `against`: another model, on the same draws of examples; `beside`: models
-    that speak along with the first."""
+    """Scores of a model on pairs, with intervals, and the perplexity of the answers wanted.
+
+    `against`: another model, on the same draws of examples. `beside`: models that speak along with the first.
+    """
     check_metric(metric)
     if source is None and target is None:
         source, target = columns_of(model, data)
@@ -251,13 +254,18 @@ def judge_answers(
         say(f"{model}: was taught with the prefix {taught!r}, and these sources have none; give --prefix")
     sides = read_sides(data, source, target, prefix, as_written=True)
     gold = sides.answers
-    others = [open_answering(name, device) for name in beside]
-    said = answer_all(open_answering(model, device), sides, beside=others, **settings)
+    parts, others = open_answering(model, device), [open_answering(name, device) for name in beside]
+    odd = not_followed(parts.speech or Speech(), Settings(**settings))
+    if odd:
+        say(f"{model}: generation_config.json asks for {', '.join(odd)}; answers are searched without")
+    said = answer_all(parts, sides, beside=others, **settings)
     found = score_answers(gold, said, metric == "brackets", ROUNDS)
     result: dict[str, Any] = {
         "task": "seq2seq", "metric": metric, "scores": found.values, "signatures": found.signatures,
         "intervals": {name: list(ends) for name, ends in found.intervals.items()}, "rows": len(gold),
     }  # fmt: skip
+    if not beside:  # of several that speak as one it would be the first one's alone
+        result["perplexity"] = surprise_of(parts, sides.sources, gold).figures()
     if against is not None:
         other = answer_all(open_answering(against, device), sides, **settings)
         result |= {"against": against, "versus": compare_answers(metric, gold, said, other)}

@@ -53,7 +53,7 @@ def told_and_read(parts: Parts, source: str, answer: str | None = None, beams: i
         (said,) = answers(parts, [source], {"beams": beams})
         told = [*said[0].ids, *(voice.end[:1] if said[0].ended else ())]
     else:
-        told = [*voice.first, *tokenizer.encode(answer, literal=True).ids, *voice.end[:1]]
+        told = [*voice.first, *tokenizer.answers.encode(answer, literal=True).ids, *voice.end[:1]]
     read = tokenizer.encode(voice.read(source), special=True, literal=True).ids
     longest = parts.backbone.longest
     if longest is not None and max(len(read), len(told)) > longest:

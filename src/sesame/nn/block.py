@@ -78,11 +78,15 @@ class CrossBlock(Block):
         self, x: Tensor, rows: Rows, source: Tensor, mask: Tensor | None, maps: list[Tensor] | None = None
     ) -> Tensor:
         """All tokens of the answer at once, in training."""
-        attention, cross, feedforward, pre = self.attention, self.cross, self.feedforward, self.order == "pre"
-        if pre:
+        attention, cross, feedforward = self.attention, self.cross, self.feedforward
+        if self.order == "pre":
             x = x + attention(self.attention_norm(x), rows)
             x = x + cross(self.cross_norm(x), source, mask, maps)
             return x + feedforward(self.feedforward_norm(x))  # type: ignore[no-any-return]
+        if self.order == "branch":
+            x = x + self.attention_norm(attention(x, rows))
+            x = x + self.cross_norm(cross(x, source, mask, maps))
+            return x + self.feedforward_norm(feedforward(x))  # type: ignore[no-any-return]
         x = add_norm(attention.out, attention.heads_of(x, rows), x, attention.dropout.now(), self.attention_norm)
         heads = cross.heads_of(x, source, mask, maps)
         x = add_norm(cross.out, heads, x, cross.dropout.now(), self.cross_norm)

@@ -172,7 +172,7 @@ class Prompter:
         return found
 
     def _pieces(self, word: str) -> list[int]:
-        ids = self.tokenizer.encode(self.template.answer(word), literal=True).ids
+        ids = self.tokenizer.answers.encode(self.template.answer(word), literal=True).ids
         if not ids:
             raise SesameError(f"the word {word!r} has no token of the model; choose another with --words")
         return ids

@@ -60,7 +60,7 @@ def speak(
     places: Sequence[str] | None = None,
 ) -> list[list[Said]]:
     """For each text `settings.best` answers or continuations, the best first; `places`: where they come from."""
-    inputs = _inputs(tokenizer, texts, voice, longest, places)
+    inputs = inputs_of(tokenizer, texts, voice, longest, places)
     batch = batch or (ON_A_GPU if device.type == "cuda" else TEXTS)
     found: list[list[Said]] = [[] for _ in texts]
     for rows in _groups([len(ids) for ids in inputs], [_room(ids, voice, settings, longest) for ids in inputs], batch):
@@ -98,14 +98,16 @@ def _text(tokenizer: Tokenizer, prompt: list[int], ids: list[int]) -> str:
     return tokenizer.decode([*prompt, *ids]).removeprefix(tokenizer.decode(prompt)) if prompt else tokenizer.decode(ids)
 
 
-def _inputs(
+def inputs_of(
     tokenizer: Tokenizer,
     texts: Sequence[str],
     voice: Voice,
     longest: int | None,
     places: Sequence[str] | None = None,
+    quiet: bool = False,
 ) -> list[list[int]]:
-    """Ids as the model reads them; of what does not fit, people are told the places, by default the texts' numbers."""
+    """Ids as the model reads them; of what does not fit, people are told the places, by default the texts' numbers, unless
+    they were told before (`quiet`)."""
     answers = bool(voice.start)
     places = places or [f"{'text' if answers else 'prompt'} {number}" for number in range(1, len(texts) + 1)]
     inputs = [
@@ -118,7 +120,7 @@ def _inputs(
             raise SesameError(f"{place}: holds no token of the model; give it some text")
     if longest is not None and answers:
         long = [place for place, ids in zip(places, inputs, strict=True) if len(ids) > longest]
-        if long:
+        if long and not quiet:
             where = _together(long[:5]) + (" ..." if len(long) > 5 else "")
             say(
                 f"{len(long)} of {len(texts)} sources have more than {longest} tokens; their ends are not read: {where}"

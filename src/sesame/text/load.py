@@ -20,7 +20,7 @@ from sesame.text import families
 from sesame.text.marian import ROLES as ROLES_OF_MARIAN
 from sesame.text.marian import is_marian, marian
 from sesame.text.sentencepiece import read_sentencepiece
-from sesame.text.tokenizer import AROUND, CUTTING, LISTED, PADDING, ROLES, Tokenizer
+from sesame.text.tokenizer import ANSWERS, AROUND, CUTTING, LISTED, PADDING, ROLES, Tokenizer
 
 _KNOWN = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
 
@@ -64,7 +64,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     if is_marian(path):
         settings = _read_around(path).settings
         length, sides = _max_length(settings), _sides(settings)
-        return Tokenizer(marian(path), ROLES_OF_MARIAN, length, sides=sides, name=str(path))
+        other = Tokenizer(marian(path, "target"), ROLES_OF_MARIAN, name=str(path))
+        return Tokenizer(marian(path), ROLES_OF_MARIAN, length, sides=sides, answers=other, name=str(path))
     source = _find(path)
     around = _read_around(source.parent)
     family = families.FAMILY_NAMES.get(around.declared or "")
@@ -94,7 +95,12 @@ def load_tokenizer(path: Path) -> Tokenizer:
         backend = _with_template(backend, around.settings[AROUND], source.parent)
     length, sides = _max_length(around.settings), _sides(around.settings)
     further = _further(backend, roles, around.listed)
-    return Tokenizer(backend, roles, length, inputs=_inputs(around), sides=sides, further=further, name=str(path))
+    beside = source.with_name(ANSWERS)
+    told = source.name == "tokenizer.json" and beside.is_file()
+    answers = Tokenizer(_load_json(beside), roles, name=str(beside)) if told else None
+    return Tokenizer(
+        backend, roles, length, inputs=_inputs(around), sides=sides, further=further, answers=answers, name=str(path)
+    )
 
 
 def _with_template(backend: tokenizers.Tokenizer, kept: Any, folder: Path) -> tokenizers.Tokenizer:

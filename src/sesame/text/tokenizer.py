@@ -32,6 +32,7 @@ LISTED = "additional_special_tokens"  # in tokenizer_config.json; transformers 5
 _CONTROL = re.compile(
     r"<extra_id_\d+>|<eo[pd]>|<(un|mas)k_\d+>|<mask>|</?s>NOTUSED"
 )  # listed too, but no part of texts
+ANSWERS = "tokenizer.answers.json"  # beside tokenizer.json, where answers are cut by pieces of their own
 AROUND = "sesame_template"  # in tokenizer_config.json: what stands around a text, where tokenizer.json does not say it
 
 
@@ -63,6 +64,7 @@ class Tokenizer:
         inputs: Sequence[str] | None = None,
         sides: Mapping[str, str] = MappingProxyType({}),
         further: Sequence[str] = (),
+        answers: "Tokenizer | None" = None,
         name: str = "this tokenizer",
     ) -> None:
         backend.no_truncation()
@@ -74,6 +76,7 @@ class Tokenizer:
         self._inputs = list(inputs) if inputs is not None else None
         self.sides = dict(sides)
         self.further = tuple(further)
+        self.own_answers = answers
         for role, token in self.roles.items():
             if backend.token_to_id(token) is None:
                 raise SesameError(f"{name}: the {role} token {token!r} is not in the vocabulary; name one that is")
@@ -84,6 +87,11 @@ class Tokenizer:
         from sesame.text.load import load_tokenizer
 
         return load_tokenizer(Path(path))
+
+    @property
+    def answers(self) -> "Tokenizer":
+        """Who cuts answers: another one where each side has its own pieces (Marian), with the same ids."""
+        return self if self.own_answers is None else self.own_answers
 
     def __len__(self) -> int:
         """The highest id plus one: the rows that an embedding table needs."""
@@ -145,7 +153,9 @@ class Tokenizer:
         if isinstance(state["model"]["vocab"], list):
             # The last digits of a Unigram score do not survive the library's reading of its own file.
             state["model"]["vocab"] = [[token, round(score, 6)] for token, score in state["model"]["vocab"]]
-        decides = json.dumps([state, self.roles, *([self.further] if self.further else [])], sort_keys=True)
+        more = [self.further] if self.further else []
+        other = [] if self.own_answers is None else [self.own_answers.fingerprint()]
+        decides = json.dumps([state, self.roles, *more, *other], sort_keys=True)
         return hashlib.sha256(decides.encode("utf-8")).hexdigest()
 
     def input_names(self) -> list[str]:
@@ -194,7 +204,7 @@ class Tokenizer:
     def changed(self, **changes: Any) -> "Tokenizer":
         """The same but for some of what it is made of, by the names of `__init__`."""
         kept = {name: getattr(self, name) for name in ("backend", "roles", "max_length", "sides", "further", "name")}
-        return Tokenizer(**({**kept, "inputs": self._inputs} | changes))
+        return Tokenizer(**({**kept, "inputs": self._inputs, "answers": self.own_answers} | changes))
 
     def save(self, folder: Path, before: Sequence[int] | None = None) -> None:
         """Write tokenizer.json and its two companions, so that `transformers.AutoTokenizer` gives equal ids.
@@ -234,6 +244,9 @@ class Tokenizer:
             config[AROUND] = state["post_processor"]
             state["post_processor"] = _only_before(state["post_processor"], {self.token(id): id for id in before})
         write_whole(folder / "tokenizer.json", json.dumps(state, ensure_ascii=False, indent=2))
+        if self.own_answers is not None:
+            state = json.loads(self.own_answers.backend.to_str())
+            write_whole(folder / ANSWERS, json.dumps(state, ensure_ascii=False, indent=2))
         write_json(folder / "tokenizer_config.json", config)
         write_json(folder / "special_tokens_map.json", named)
 
