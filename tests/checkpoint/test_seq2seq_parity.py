@@ -49,6 +49,10 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {  # what is odd about a model, a
     "gelu by tanh": {"bart": {"activation_function": "gelu_new"}},
     "gated, without the factor": {"t5": GATED},
     "gated, untied": {"t5": GATED},
+    **{
+        kind: {"t5": {"feed_forward_proj": kind}}
+        for kind in ("gelu", "silu", "gated-relu", "gated-silu", "gated-swish")
+    },
     "other buckets": {"t5": {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 11}},
     "another eps": {"t5": {"layer_norm_epsilon": 1e-2}},
     "untied": {name: {"tie_word_embeddings": False} for name in FAIRSEQ},
@@ -272,7 +276,7 @@ def change(folder: Path, **settings: Any) -> Path:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("t5", {"feed_forward_proj": "gated-silu"}, "feed_forward_proj = 'gated-silu' is not known"),
+    ("t5", {"feed_forward_proj": "gated-mish"}, "feed_forward_proj = 'gated-mish' is not known"),
     ("t5", {"is_encoder_decoder": False}, "is_encoder_decoder = False is not supported"),
     ("bart", {"decoder_attention_heads": 7}, "does not divide by the decoder's 7 heads"),
     ("bart", {"normalize_before": True}, "normalize_before = True is not supported"),
