@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
@@ -264,6 +265,23 @@ def test_one_copy_of_the_table_is_enough(tmp_path: Path) -> None:
         torch.save(state, folder / "pytorch_model.bin")
         batch, read, given = inputs(97)
         assert_equal(ours(load_parts(folder), batch)[read], theirs(model, given)[read])
+
+
+@pytest.mark.parametrize("bits", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("family", ["marian", "pegasus"])
+def test_positions_of_files_of_16_bits_are_exact(family: str, bits: torch.dtype, tmp_path: Path) -> None:
+    """As they were in training, whose code computes them; there a table is read that the file may hold rounded."""
+    made(family, "plain").save_pretrained(tmp_path / "whole")
+    parts = load_parts(tmp_path / "whole")
+    folder = saved(parts, tmp_path / "half")
+    tensors = {name: tensor.to(bits) for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    batch, read, given = inputs(97)
+    rounded = AUTO.from_pretrained(folder, dtype=torch.float32)
+    found, off = ours(load_parts(folder), batch)[read], theirs(rounded, given)[read]
+    exact = theirs(sinusoids_of_32_bits(rounded), given)[read]
+    assert float((found - exact).abs().max()) < 3e-6
+    assert float((off - exact).abs().max()) > 8e-6, "it makes no difference, so nothing is tested"
 
 
 # ---- what is told, and what is refused -----------------------------------------------------------------------------
