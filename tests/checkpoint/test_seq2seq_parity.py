@@ -270,7 +270,7 @@ def test_one_copy_of_the_table_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bits", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("family", ["marian", "pegasus"])
 def test_positions_of_files_of_16_bits_are_exact(family: str, bits: torch.dtype, tmp_path: Path) -> None:
-    """As they were in training, whose code computes them; there a table is read that the file may hold rounded."""
+    """As their formula has them; there a table is read that the file may hold rounded."""
     made(family, "plain").save_pretrained(tmp_path / "whole")
     parts = load_parts(tmp_path / "whole")
     folder = saved(parts, tmp_path / "half")
