@@ -66,6 +66,24 @@ def test_it_may_move_and_its_checkpoints_may_be_gone(again: Again, tmp_path: Pat
             again("elsewhere")
 
 
+def test_a_finished_run_needs_its_text_no_more(
+    again: Again, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It answered that there is no such file."""
+    (tmp_path / "text.txt").unlink()
+    again()
+    assert "finished already" in capsys.readouterr().err
+    with pytest.raises(SesameError, match=r"text\.txt: no such file or folder"):
+        again("another")
+    common = {"steps": 2, "device": "cpu", "precision": "fp32", "settings": SETTINGS}
+    with pytest.raises(
+        SesameError, match=r"other\.txt: no such file or folder"
+    ):  # a slip of the pen is no finished run
+        pretrain(Wishes("bert", [str(tmp_path / "other.txt")], tmp_path / "start", **common))  # type: ignore[arg-type]
+    with pytest.raises(SesameError, match="holds another run"):  # nor are other settings
+        pretrain(Wishes("bert", [str(tmp_path / "text.txt")], tmp_path / "start", seed=1, **common))  # type: ignore[arg-type]
+
+
 def test_files_are_read_once(again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for file in (tmp_path / "text.txt", tmp_path / "valid.txt", *files_of_model(str(tmp_path / "start"))):
         os.utime(file, (time.time() - 100,) * 2)

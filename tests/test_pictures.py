@@ -1,5 +1,7 @@
 """Pictures: the figures behind them are right, the files are what their names say, and any letter may be in them."""
 
+import re
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from sesame.evaluate.translation import Bleu, corpus_score
 from sesame.explain.alignment import Alignment, align
 from sesame.explain.by_length import by_length
 from sesame.explain.drawing import components, draw_alignment, draw_lengths, draw_vectors
+from tests.explain.test_pages import Tags
 from tests.languages import word_tokenizer
 
 WORDS = ["ba", "be", "bo", "da", "de", "do"]
@@ -124,6 +127,34 @@ def test_files_are_what_their_names_say(tmp_path: Path, ending: str) -> None:
         assert "лук" in text
 
 
+@pytest.mark.slow
+def test_a_page_holds_the_picture_its_title_and_its_words(tmp_path: Path) -> None:
+    odd = ["<b>", "$x_1$", "лук", "^{", '"&amp;']
+    drawn = {name: tmp_path / f"{name}.html" for name in ("a", "v", "l")}
+    draw_alignment(Alignment(odd, odd, np.eye(5, dtype=np.float32)[::-1], 1, 1), drawn["a"], "A <title>")
+    draw_vectors(np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32), drawn["v"], odd, odd)
+    sources, gold, systems = translations(120)
+    draw_lengths(by_length(sources, gold, {"cut": systems["cut"]}, rounds=20), drawn["l"])
+    said = {}
+    for name, file in drawn.items():
+        text = file.read_text(encoding="utf-8")
+        tags = Tags(text)
+        assert tags.seen.count("svg") == tags.seen.count("h1") == 1
+        assert not {"b", "script", "link", "metadata"} & set(tags.seen)
+        assert "<!DOCTYPE svg" not in text
+        assert "prefers-color-scheme:dark" in text
+        assert re.search(r"Content-Security-Policy\" content=\"default-src 'none'; [^\"]*img-src data:\"", text)
+        within = re.findall(r"(?:xlink:href|src|href)=\"([^\"]+)\"|url\(([^)]+)\)", text)
+        assert all((one or other).startswith(("#", "data:")) for one, other in within)
+        found = re.search(r'<svg role="img" aria-label="([^"]+)"', text)
+        assert found is not None
+        said[name] = unescape(found[1])
+    assert "<title>A &lt;title&gt;</title>" in drawn["a"].read_text(encoding="utf-8")
+    assert '<b> at "&amp;, $x_1$ at ^{, лук at лук' in said["a"]
+    assert said["v"] == '5 points on two axes, one color for each of 5 labels: <b>, $x_1$, лук, ^{, "&amp;'
+    assert "; 11–13 words: cut " in said["l"]
+
+
 def test_texts_that_are_all_alike_can_be_drawn(tmp_path: Path) -> None:
     draw_vectors(np.ones((4, 3), np.float32), tmp_path / "v.svg")
     assert (tmp_path / "v.svg").stat().st_size > 1000
@@ -138,5 +169,5 @@ def test_letters_that_the_font_lacks_are_counted(tmp_path: Path, capsys: pytest.
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SesameError, match=r"\.png or \.svg"):
+    with pytest.raises(SesameError, match=r"\.png, \.svg or \.html"):
         draw_alignment(Alignment(["a"], ["b"], np.ones((1, 1), np.float32), 1, 1), tmp_path / "a.jpg")

@@ -126,6 +126,7 @@ def test_the_recipes_are_the_papers() -> None:
     assert (cho.backbone["cell"], cho.backbone["inner"], cho.backbone["context"]) == ("gru", 1000, "all")
     search = resolve("rnnsearch", size="paper")
     assert (search.backbone["width"], search.backbone["inner"], search.backbone["score"]) == (620, 1000, "additive")
+    assert search.backbone["readout_before"]
     assert (search.stages["main"].reverse, search.stages["main"].batch, search.optimizer.clip) == (False, 80, 1.0)
     luong = resolve("luong", size="paper")
     assert (luong.backbone["depth"], luong.backbone["width"], luong.backbone["dropout"]) == (4, 1000, 0.2)

@@ -240,6 +240,26 @@ def test_bad_input_is_told_in_one_sentence(two: Bilingual) -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_a_recipe_for_translations_without_any_says_what_is_left(
+    two: Bilingual, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`xlm` was `xlm-mlm` without --pairs, without a word."""
+    told = {}
+    for recipe in ("xlm", "xlm-e", "xlm-mlm", "xlm-clm", "bert"):
+        check_mixture(two.wishes("a", pairs=[]), resolve(recipe, size="tiny", budget=False, device="cpu"))
+        told[recipe] = capsys.readouterr().err
+    said = "recipe {}: no translations were given (--pairs), so objectives.{} learns from each text by itself\n"
+    assert told == {
+        "xlm": said.format("xlm", "mlm"),
+        "xlm-e": said.format("xlm-e", "rtd"),
+        "xlm-mlm": "",
+        "xlm-clm": "",
+        "bert": "",
+    }
+    check_mixture(two.wishes("a"), resolve("xlm", size="tiny", budget=False, device="cpu"))
+    assert capsys.readouterr().err == ""
+
+
 def test_translations_between_strangers_are_told(two: Bilingual, capsys: pytest.CaptureFixture[str]) -> None:
     """One language under two names was two, without a word: translations joined neither text."""
     resolved = resolve("xlm", size="tiny", budget=False, device="cpu")

@@ -27,6 +27,8 @@ SHAPES = {
         MARIAN, positions="relative", order="pre", norm="rms", bias=False, grow=False, scaled=False,
         activation="geglu_tanh", head_size=5,
     ),
+    "swiglu": replace(MARIAN, activation="swiglu"),
+    "reglu": replace(MARIAN, activation="reglu"),
 }  # fmt: skip
 SEEDS = (0, 1, 2)
 

@@ -30,6 +30,10 @@ KINDS: dict[str, dict[str, Any]] = {
         "cell": "gru", "bidirectional": True, "start": "tanh", "attention": "global", "score": "additive",
         "looks": "before", "readout": "maxout", "inner": 12,
     },
+    "bahdanau": {
+        "cell": "gru", "bidirectional": True, "start": "tanh", "attention": "global", "score": "additive",
+        "looks": "before", "readout": "maxout", "readout_before": True, "inner": 12,
+    },
     "luong dot": {"depth": 2, "attention": "global", "score": "dot"},
     "luong scaled": {"attention": "global", "score": "scaled", "residual": True, "depth": 2},
     "luong cosine": {"attention": "global", "score": "cosine", "inner": 24},
@@ -165,6 +169,24 @@ def test_flops_are_those_that_are_counted(kind: str) -> None:
     assert flops_per_token(config, Work(32, answer=24 / 32)) == pytest.approx(counted, rel=0.05)
 
 
+@pytest.mark.parametrize("kind", ["rnnsearch", "bahdanau"])
+def test_the_maxout_layer_reads_the_state_that_looked(kind: str) -> None:
+    """Bahdanau et al. 2015, A.2.2: t_i = U s_{i-1} + V y_{i-1} + C c_i, of which pairs compete; by PyTorch's own cell."""
+    model, (batch, outputs) = made(kind), sources()
+    decoder, (source, _, memory) = model.decoder, model.read(batch)
+    assert decoder.looking is not None
+    assert decoder.out is not None
+    cell, (state,) = decoder.stack.layers[0].cell, [part[:, 0] for part in memory[0]]
+    for place, token in enumerate(model.tokens(outputs).unbind(1)):
+        context = decoder.looking(state[:, None], source, torch.tensor([place])).context[:, 0]
+        before, parts = state, (cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0)
+        state = torch.gru_cell(torch.cat([token, context], 1), state, *parts)
+        read = before if kind == "bahdanau" else state
+        heard = torch.cat([context, read, token], 1) @ decoder.out.weight.T + decoder.out.bias
+        wanted = torch.maximum(heard[:, 0::2], heard[:, 1::2])
+        torch.testing.assert_close(model(batch).last[:, place], wanted, rtol=0, atol=1e-9)
+
+
 def test_wrong_settings_are_said() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"bidirectional": True}, 'start = "tanh"'),
@@ -173,6 +195,7 @@ def test_wrong_settings_are_said() -> None:
         ({"attention": "global", "feed": True, "looks": "before"}, "after"),
         ({"inner": 8, "readout": "state"}, "inner = width"),
         ({"orthogonal": True}, "above it"),
+        ({"attention": "global", "readout_before": True}, 'looks = "before"'),
         ({"depth": 20_000_000_000}, "a thousand layers"),
     ]
     for change, reason in wrong:

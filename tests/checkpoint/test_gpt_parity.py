@@ -29,6 +29,8 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {  # what is odd about a model, a
     "relu": {"gpt2": {"activation_function": "relu"}, "openai-gpt": {"afn": "relu"}},
     "gelu": {"gpt2": {"activation_function": "gelu"}},
     "another eps": {"gpt2": {"layer_norm_epsilon": 1e-2}, "openai-gpt": {"layer_norm_epsilon": 1e-2}},
+    "scores by layer": {"gpt2": {"scale_attn_by_inverse_layer_idx": True, "n_layer": 3}},
+    "another order": {"gpt2": {"reorder_and_upcast_attn": True}},
     "untied": {"gpt2": {"tie_word_embeddings": False}, "openai-gpt": {"tie_word_embeddings": False}},
 }
 CASES = [(shape, family) for shape, families in SHAPES.items() for family in families]
@@ -104,6 +106,22 @@ def test_there_and_back(shape: str, family: str, tmp_path: Path) -> None:
     assert all(torch.equal(tensor, again[name]) for name, tensor in parts.state().items())
 
 
+def test_scores_of_32_bits_are_the_same_scores(tmp_path: Path) -> None:
+    """`reorder_and_upcast_attn` is how to compute them in 16 bits, where attention is theirs alone ("eager")."""
+    made("gpt2").float().save_pretrained(tmp_path)
+    model = AUTO.from_pretrained(tmp_path, reorder_and_upcast_attn=True, attn_implementation="eager")
+    batch, real, given = inputs(97)
+    torch.testing.assert_close(ours(load_parts(tmp_path), batch)[real], theirs(model, given)[real], atol=1e-5, rtol=0)
+
+
+def test_scores_by_layer_in_files_of_16_bits(tmp_path: Path) -> None:
+    """A third of a number of 16 bits has more of them; it is not rounded once more."""
+    made("gpt2", "scores by layer").half().save_pretrained(tmp_path)
+    model = AUTO.from_pretrained(tmp_path, dtype=torch.float32)
+    batch, real, given = inputs(97)
+    torch.testing.assert_close(ours(load_parts(tmp_path), batch)[real], theirs(model, given)[real], atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("family", ["gpt2", "openai-gpt"])
 def test_bare(family: str, tmp_path: Path) -> None:
     model = made(family, bare=True)
@@ -173,7 +191,7 @@ def test_old_files(family: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "settings", "said"),
     [
-        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True is not supported"),
+        ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights = False is not supported"),
         ("gpt2", {"add_cross_attention": True}, "add_cross_attention = True is not supported"),
         ("gpt2", {"activation_function": "silu"}, "the activation 'silu' is not known"),
         ("openai-gpt", {"afn": "silu"}, "afn = 'silu' is not known"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
@@ -49,6 +50,10 @@ SHAPES: dict[str, dict[str, dict[str, Any]]] = {  # what is odd about a model, a
     "gelu by tanh": {"bart": {"activation_function": "gelu_new"}},
     "gated, without the factor": {"t5": GATED},
     "gated, untied": {"t5": GATED},
+    **{
+        kind: {"t5": {"feed_forward_proj": kind}}
+        for kind in ("gelu", "silu", "gated-relu", "gated-silu", "gated-swish")
+    },
     "other buckets": {"t5": {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 11}},
     "another eps": {"t5": {"layer_norm_epsilon": 1e-2}},
     "untied": {name: {"tie_word_embeddings": False} for name in FAIRSEQ},
@@ -262,6 +267,23 @@ def test_one_copy_of_the_table_is_enough(tmp_path: Path) -> None:
         assert_equal(ours(load_parts(folder), batch)[read], theirs(model, given)[read])
 
 
+@pytest.mark.parametrize("bits", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("family", ["marian", "pegasus"])
+def test_positions_of_files_of_16_bits_are_exact(family: str, bits: torch.dtype, tmp_path: Path) -> None:
+    """As their formula has them; there a table is read that the file may hold rounded."""
+    made(family, "plain").save_pretrained(tmp_path / "whole")
+    parts = load_parts(tmp_path / "whole")
+    folder = saved(parts, tmp_path / "half")
+    tensors = {name: tensor.to(bits) for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    batch, read, given = inputs(97)
+    rounded = AUTO.from_pretrained(folder, dtype=torch.float32)
+    found, off = ours(load_parts(folder), batch)[read], theirs(rounded, given)[read]
+    exact = theirs(sinusoids_of_32_bits(rounded), given)[read]
+    assert float((found - exact).abs().max()) < 3e-6
+    assert float((off - exact).abs().max()) > 8e-6, "it makes no difference, so nothing is tested"
+
+
 # ---- what is told, and what is refused -----------------------------------------------------------------------------
 
 
@@ -272,7 +294,7 @@ def change(folder: Path, **settings: Any) -> Path:
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("t5", {"feed_forward_proj": "gated-silu"}, "feed_forward_proj = 'gated-silu' is not known"),
+    ("t5", {"feed_forward_proj": "gated-mish"}, "feed_forward_proj = 'gated-mish' is not known"),
     ("t5", {"is_encoder_decoder": False}, "is_encoder_decoder = False is not supported"),
     ("bart", {"decoder_attention_heads": 7}, "does not divide by the decoder's 7 heads"),
     ("bart", {"normalize_before": True}, "normalize_before = True is not supported"),

@@ -7,11 +7,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from sesame.backbones import Encoder, EncoderConfig, TransformerXL, TransformerXLConfig
+from sesame.backbones import (
+    LSTM,
+    BiLM,
+    BiLMConfig,
+    Encoder,
+    EncoderConfig,
+    LSTMConfig,
+    TransformerXL,
+    TransformerXLConfig,
+)
 from sesame.checkpoint.folder import Parts, load_parts, save_parts
 from sesame.checkpoint.speech import Speech
 from sesame.evaluate.perplexity import Reading, Surprise, perplexity
 from sesame.objectives import MaskedLMHead
+from sesame.objectives.bilm import SOFTMAXES
 from sesame.objectives.decoder_head import DecoderHead
 from tests.cli.calling import Cli
 from tests.languages import Chain, word_tokenizer
@@ -64,6 +74,21 @@ def test_perplexity_of_a_decoder(cli: Cli, gpt: Path, text: Path) -> None:
     assert len(said.splitlines()) == 1
     for part in ("per piece", "per word", "bits per byte", "152 pieces"):
         assert part in said
+
+
+def test_perplexity_of_who_reads_from_the_end_and_of_both_ways(cli: Cli, text: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    shape = {"width": 16, "cell": 24, "letter_width": 8, "filters": ((1, 8), (3, 8)), "highways": 1, "max_length": 32}
+    elmo = BiLM(BiLMConfig(VOCAB, **shape))  # type: ignore[arg-type]
+    both = kept(tmp_path / "elmo", Parts(elmo, {"bilm": SOFTMAXES["bilm"](8, VOCAB)}, TOKENIZER))
+    said = cli("evaluate", both, "--text", text).fine().out.splitlines()
+    assert [line.split(" perplexity ")[0] for line in said] == ["forward", "backward"]
+    found = json.loads(cli("evaluate", both, "--text", text, "--json").fine().out)
+    assert {way: figures["pieces"] for way, figures in found.items()} == {"forward": 152, "backward": 152}
+    lstm = LSTM(LSTMConfig(VOCAB, 16, 1, 24, backward=True, max_length=32))
+    end = kept(tmp_path / "end", Parts(lstm, {"lm": DecoderHead(16, VOCAB, bias="trained")}, TOKENIZER))
+    assert json.loads(cli("evaluate", end, "--text", text, "--json").fine().out)["pieces"] == 152
+    assert "152 pieces" in cli("evaluate", end, "--text", text, "--length", 8, "--stride", 2).fine().out
 
 
 @pytest.mark.parametrize(

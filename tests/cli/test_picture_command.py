@@ -19,10 +19,13 @@ def test_alignment(cli: Cli, tmp_path: Path) -> None:
     cli("picture", "alignment", tmp_path / "attention", "ba be", "--answer", "da do", "--out", out).fine()
     assert all(word in out.read_text() for word in ("ba", "be", "da", "do", "attention"))
     cli("picture", "alignment", tmp_path / "attention", "ba", "--answer", "da", "--out", out).refused("exists already")
+    page = tmp_path / "a.html"
+    cli("picture", "alignment", tmp_path / "attention", "ba be", "--answer", "da do", "--out", page).fine()
+    assert "<svg" in page.read_text()
     other = tmp_path / "b.png"
     cli("picture", "alignment", tmp_path / "plain", "ba", "--answer", "da", "--out", other).refused("without attention")
     cli("picture", "alignment", tmp_path / "attention", " ", "--out", other).refused("holds no text")
-    cli("picture", "alignment", tmp_path / "plain", "ba", "--out", tmp_path / "b.gif").refused(".png or .svg")
+    cli("picture", "alignment", tmp_path / "plain", "ba", "--out", tmp_path / "b.gif").refused(".png, .svg or .html")
 
 
 def test_vectors_of_a_file(cli: Cli, tmp_path: Path) -> None:

@@ -2,20 +2,33 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from sesame.backbones import Encoder, EncoderConfig, TransformerXL, TransformerXLConfig
+from sesame.backbones import (
+    LSTM,
+    BiLM,
+    BiLMConfig,
+    Encoder,
+    EncoderConfig,
+    LSTMConfig,
+    TransformerXL,
+    TransformerXLConfig,
+)
 from sesame.backbones.base import Backbone
 from sesame.checkpoint.folder import Parts
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
+from sesame.evaluate.both_ways import both_ways
 from sesame.evaluate.perplexity import Reading, Surprise, perplexity
 from sesame.objectives import MaskedLMHead
+from sesame.objectives.bilm import SOFTMAXES
 from sesame.text import Tokenizer
+from sesame.text.train import train_tokenizer
 from tests.languages import word_tokenizer
 
 WORDS = [f"w{letter}" for letter in "abcdefghijklmno"]
@@ -107,6 +120,90 @@ def test_windows_count_every_piece_once(model: Any, length: int, stride: int) ->
         assert perplexity(parts, given, Reading(length=length, stride=stride)).nats == pytest.approx(wanted, abs=1e-9)
     alone = perplexity(parts, given, Reading(length=64, memory=False, joined=False))
     assert alone.nats == pytest.approx(sum(direct(parts, ids_of(parts, text)) for text in given), abs=1e-9)
+
+
+@pytest.mark.parametrize(("length", "stride"), [(12, 12), (12, 5), (12, 1), (64, 64)])
+def test_who_reads_from_the_end_is_asked_for_what_stands_before(length: int, stride: int) -> None:
+    """ULMFiT's backward half: windows from the end of the text, each after the mark that ended rows in training."""
+    config = LSTMConfig(VOCAB, 16, 2, 24, backward=True, max_length=64)
+    parts, given = parts_of(LSTM(config), 2), texts(4)
+    row, wanted, done = joined(parts, given), 0.0, 0
+    parts.backbone.eval()
+    while done < len(row):
+        told = min(len(row), length if done == 0 else done + stride)
+        window = row[len(row) - told : len(row) - max(0, told - length)]
+        ids = torch.tensor([[*window[1:], SEP]])
+        with torch.no_grad():
+            states = parts.backbone(Batch(ids, torch.tensor([ids.shape[1]]), full=True)).last[0]
+            logs = parts.heads["mlm"](states, parts.backbone.token_table()).log_softmax(-1)
+        wanted -= sum(float(logs[i, window[i]]) for i in range(told - done))
+        done = told
+    found = perplexity(parts, given, Reading(length=length, stride=stride))
+    assert found.nats == pytest.approx(wanted, abs=1e-9)
+    assert (found.pieces, found.words, found.bytes) == (50, 50, sum(map(len, given)) + 2)
+    with pytest.raises(SesameError, match="a model with a memory"):
+        perplexity(parts, given, Reading(memory=True))
+
+
+def elmo(softmax: str = "bilm", **settings: Any) -> Parts:
+    torch.manual_seed(3)
+    shape = {"width": 16, "cell": 24, "letter_width": 8, "filters": ((1, 8), (3, 8)), "highways": 1, "max_length": 64}
+    backbone = BiLM(BiLMConfig(VOCAB, **{**shape, **settings})).double()
+    tokenizer = word_tokenizer(WORDS)
+    backbone.spell(tokenizer)
+    head = SOFTMAXES[softmax](8, VOCAB).double()
+    for parameter in (*backbone.parameters(), *head.parameters()):
+        nn.init.normal_(parameter, std=0.3)
+    return Parts(backbone, {softmax: head}, tokenizer)
+
+
+@pytest.mark.parametrize("softmax", ["bilm", "bilm_adaptive"])
+@pytest.mark.parametrize("reads", ["tokens", "characters"])
+@pytest.mark.parametrize("length", [9, 64])
+def test_each_half_of_a_model_that_reads_both_ways(softmax: str, reads: str, length: int) -> None:
+    parts, given = elmo(softmax, reads=reads), texts(5)
+    row, wanted = joined(parts, given), {"forward": 0.0, "backward": 0.0}
+    parts.backbone.eval()
+    head = parts.heads[softmax]
+    for begin in range(0, len(row), length - 2):
+        words = row[begin : begin + length - 2]
+        ids = torch.tensor([[CLS, *words, SEP]])
+        with torch.no_grad():
+            states = parts.backbone(Batch(ids, torch.tensor([ids.shape[1]]), full=True)).last[0]
+            for way, half in (("forward", states[:-2, :8]), ("backward", states[2:, 8:])):
+                found = head(half, None)[:, :VOCAB].log_softmax(-1) if softmax == "bilm" else None
+                logs = head.groups.float().log_prob(half.float()) if found is None else found  # type: ignore[union-attr, operator]
+                wanted[way] -= sum(float(logs[at, word]) for at, word in enumerate(words))
+    told = both_ways(parts, given, Reading(length=length))
+    assert told.keys() == wanted.keys()
+    for way, surprise in told.items():
+        assert surprise.nats == pytest.approx(wanted[way], rel=1e-5)
+        assert (surprise.pieces, surprise.words, surprise.bytes) == (50, 50, sum(map(len, given)) + 2)
+    assert abs(told["forward"].nats - told["backward"].nats) > 1e-3
+
+
+def test_words_of_several_tokens_are_one_that_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = elmo()
+    parts.tokenizer = train_tokenizer(["the dog sees the cat"] * 3, "word", 280)
+    parts.backbone = BiLM(replace(parts.backbone.config, vocab=len(parts.tokenizer)))
+    parts.backbone.spell(parts.tokenizer)
+    parts.heads = {"bilm": SOFTMAXES["bilm"](8, len(parts.tokenizer))}
+    told = both_ways(parts, ["the dogs see the cat", "the dog"])
+    assert {(one.pieces, one.unknown, one.words) for one in told.values()} == {(8, 2, 8)}
+    assert "2 pieces are unknown" in capsys.readouterr().err
+    for reading, why in (
+        (Reading(stride=3), "neither memory nor stride"),
+        (Reading(memory=True), "neither memory nor stride"),
+        (Reading(length=65), "from 3 to 64"),
+        (Reading(length=2), "from 3 to 64"),
+    ):
+        with pytest.raises(SesameError, match=why):
+            both_ways(parts, ["the dog"], reading)
+    with pytest.raises(SesameError, match="no text"):
+        both_ways(parts, [" "])
+    parts.heads.clear()
+    with pytest.raises(SesameError, match="tells no words"):
+        both_ways(parts, ["the dog"])
 
 
 def test_who_knows_nothing_chooses_among_all(capsys: pytest.CaptureFixture[str]) -> None:

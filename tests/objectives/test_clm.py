@@ -19,6 +19,7 @@ from sesame.objectives import Vocab, build
 from sesame.objectives.clm import CausalLMConfig
 from sesame.objectives.mlm import MaskedLMConfig
 from sesame.objectives.pair import DialogueConfig, NextSentenceConfig, SentenceOrderConfig
+from sesame.objectives.rtd import ReplacedConfig
 from sesame.pretraining.run import Wishes, pretrain
 from tests.crashes import crash_while_saving
 
@@ -139,10 +140,18 @@ def test_no_first_token_tells_what_follows_it(config: Any) -> None:
         build({name: config}, made(), Vocab(50, ROLES))
 
 
-def test_masks_also_learn_from_the_left() -> None:
-    """A masked place of a causal encoder knows its left side only."""
+@pytest.mark.parametrize("config", [MaskedLMConfig(), ReplacedConfig()])
+def test_masks_are_for_those_who_see_both_sides(config: Any) -> None:
+    """It trained, `fill` refused the result, and `generate` took its head for one that tells the next token."""
+    name = {MaskedLMConfig: "mlm", ReplacedConfig: "rtd"}[type(config)]
+    build({name: config}, made(causal=False), Vocab(50, ROLES))
+    with pytest.raises(SesameError, match=rf"objectives\.{name} .* set objectives\.{name}=false and objectives\.clm"):
+        build({name: config}, made(), Vocab(50, ROLES))
+
+
+def test_a_chosen_place_knows_its_left_side_only() -> None:
     encoder, batch = made(), ragged((9, 9))
-    mlm = build({"mlm": MaskedLMConfig()}, encoder, Vocab(50, ROLES)).double()
+    mlm = build({"mlm": MaskedLMConfig()}, made(causal=False), Vocab(50, ROLES)).double()
     batch = mlm.corrupt(Batch(batch.ids, batch.lengths, keys=torch.arange(2)))
     at = batch.targets["mlm"].at
     assert at is not None

@@ -89,6 +89,74 @@ def test_whole_words_go_together() -> None:
     assert 0.12 < total / (300 * 60) <= 0.15
 
 
+ENGLISH = (
+    "The old clockmaker had never quite understood why his neighbours, who were otherwise sensible people, insisted upon "
+    "setting their watches by the church tower; its hands had been crooked since the lightning of eighteen ninety-three. "
+)
+
+
+def in_words(lengths: list[list[int]], width: int) -> Batch:
+    """Rows of words with so many pieces each."""
+    words = torch.zeros(len(lengths), width, dtype=torch.long)
+    sizes = torch.zeros(len(lengths), dtype=torch.long)
+    for row, pieces in enumerate(lengths):
+        numbers = [number for number, size in enumerate(pieces, 1) for _ in range(size)][: width - 2]
+        words[row, 1 : 1 + len(numbers)] = torch.tensor(numbers)
+        sizes[row] = len(numbers) + 2
+    batch = rows(len(lengths), width)
+    ids = torch.where(torch.arange(width)[None] >= sizes[:, None], ROLES["pad"], batch.ids.where(words > 0, 7))
+    ids[:, 0] = ROLES["cls"]
+    ids[torch.arange(len(lengths)), sizes - 1] = ROLES["sep"]
+    return replace(batch, ids=ids, lengths=sizes, words=words)
+
+
+def hidden(mlm: MaskedLM, batch: Batch) -> list[list[int]]:
+    targets = mlm.corrupt(batch).targets["mlm"]
+    assert targets.at is not None
+    return [sorted(at[label != IGNORE].tolist()) for at, label in zip(targets.at, targets.labels, strict=True)]
+
+
+def by_hand(mlm: MaskedLM, batch: Batch) -> list[list[int]]:
+    """Words in the order of their draws, all of a span's in turn, until one does not fit."""
+    assert batch.words is not None
+    assert batch.keys is not None
+    width = batch.ids.shape[1]
+    luck = torch.gather(chance.uniform_tensor(batch.keys, "mlm.pick", width), 1, mlm.spans(batch.words, batch.keys))
+    found = []
+    for row in range(len(batch.ids)):
+        numbers, draws, taken = batch.words[row].tolist(), luck[row].tolist(), []
+        at = {number: [place for place in range(width) if numbers[place] == number] for number in {*numbers} - {0}}
+        for number in sorted(at, key=lambda number: (draws[at[number][0]], number)):
+            if len(taken) + len(at[number]) > max(1, round(0.15 * int(batch.lengths[row]))):
+                break
+            taken += at[number]
+        found.append(sorted(taken))
+    return found
+
+
+@pytest.mark.parametrize("ngram", [1, 3])
+def test_masks_of_ordinary_text_are_those_of_the_rule(ngram: int) -> None:
+    """Words that may be hidden whole are never taken apart: no mask of such a row depends on how others are."""
+    sizes = [-(-len(word) // 4) for word in (ENGLISH * 6).split()]
+    batch = in_words([sizes[start:] for start in range(60)], 100)
+    mlm = objective(whole_words=True, ngram=ngram)
+    assert hidden(mlm, batch) == by_hand(mlm, batch)
+    odd = in_words([sizes[start:] if start % 2 else [1, 90] for start in range(60)], 100)
+    assert hidden(mlm, odd)[1::2] == by_hand(mlm, batch)[1::2]
+
+
+@pytest.mark.parametrize("ngram", [1, 3])
+def test_words_longer_than_the_masks_of_a_row_are_taken_apart(ngram: int) -> None:
+    batch = in_words([[1000]] * 300 + [[1] * 20 + [78]] * 300 + [[6]] * 300, 100)
+    mlm = objective(whole_words=True, ngram=ngram)
+    found = hidden(mlm, batch)
+    assert [len(places) for places in found] == [15] * 600 + [1] * 300  # round(0.15 * 8) = 1
+    for part in (found[:300], found[300:600]):
+        counts = torch.bincount(torch.tensor(part).flatten(), minlength=100)[1:99] / 300
+        assert counts.std() < 0.03, "a place is favoured"
+        assert counts.mean() == pytest.approx(15 / 98, abs=1e-6)
+
+
 def test_the_mask_depends_on_the_example_alone() -> None:
     batch = rows(10, 50)
     after = objective().corrupt(batch)

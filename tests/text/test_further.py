@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, BertConfig, BertModel
 
+from sesame.checkpoint.folder import load_parts
 from sesame.text import Tokenizer
 from tests.text.test_load import BERT_VOCAB, write_json, write_vocab
 
@@ -77,8 +78,54 @@ def test_those_of_pre_training_stay_characters(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "saved/tokenizer_config.json").read_text()).items() >= listed.items()
 
 
-def test_tokens_that_are_listed_alone_take_no_ids(tmp_path: Path) -> None:
-    """A list does not number them; the table of the model has no rows for more."""
+LISTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # tokenizer_config.json, special_tokens_map.json
+    "in the settings": ({"additional_special_tokens": ["[E9]", "[SEP]", "[E8]"]}, {}),
+    "in the map": ({}, {"additional_special_tokens": ["[E9]"]}),
+    "in both": ({"additional_special_tokens": ["[E9]"]}, {"additional_special_tokens": ["[E8]"]}),
+    "under both names": ({"additional_special_tokens": ["[E9]"], "extra_special_tokens": ["[E8]"]}, {}),
+    "under both names in the map": ({}, {"additional_special_tokens": ["[E9]"], "extra_special_tokens": ["[E8]"]}),
+    "named": ({"extra_special_tokens": {"a": "[E9]", "b": "[E8]"}}, {}),
+    "behind a role": ({"additional_special_tokens": ["[E9]"], "mask_token": "[M]"}, {}),
+    "in an old map beside new settings": ({"added_tokens_decoder": {}}, {"additional_special_tokens": ["[E9]"]}),
+}
+
+
+@pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json"])
+@pytest.mark.parametrize("lists", LISTS)
+def test_tokens_that_are_listed_alone_are_appended_as_there(lists: str, form: str, tmp_path: Path) -> None:
+    """They were characters here, each an [UNK], and one token there."""
     write_vocab(tmp_path, BERT_VOCAB)
-    write_json(tmp_path / "tokenizer_config.json", {"additional_special_tokens": ["[E9]"]})
-    assert len(Tokenizer.load(tmp_path)) == len(BERT_VOCAB)
+    if form == "tokenizer.json":
+        Tokenizer.load(tmp_path).save(tmp_path)
+        (tmp_path / "vocab.txt").unlink()
+    write_json(tmp_path / "config.json", {"model_type": "bert"})
+    settings, listed = LISTS[lists]
+    write_json(
+        tmp_path / "tokenizer_config.json", {"do_lower_case": True, "tokenizer_class": "BertTokenizer", **settings}
+    )
+    write_json(tmp_path / "special_tokens_map.json", listed)
+    theirs, text = AutoTokenizer.from_pretrained(tmp_path), "the [E9] the [E8]the [M]"
+    for rows in (None, len(BERT_VOCAB) + 2):
+        ours = Tokenizer.load(tmp_path, rows)
+        assert len(ours) == len(theirs)
+        assert ours.encode(text).ids == theirs(text, add_special_tokens=False)["input_ids"]
+    ours.save(tmp_path / "saved")
+    assert Tokenizer.load(tmp_path / "saved", len(BERT_VOCAB)).encode(text).ids == ours.encode(text).ids
+
+
+def test_a_model_without_rows_for_them_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """There such an id falls off the table."""
+    write_vocab(tmp_path, BERT_VOCAB)
+    marks = [f"[E{number}]" for number in range(4)]
+    write_json(tmp_path / "tokenizer_config.json", {"additional_special_tokens": marks})
+    ours = Tokenizer.load(tmp_path, len(BERT_VOCAB) + 3)
+    assert len(ours) == len(BERT_VOCAB)
+    said = capsys.readouterr().err
+    assert "lacks are listed ([E0], [E1], [E2] ...), and the model has no rows for them" in said
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = BertConfig(vocab_size=len(BERT_VOCAB), **shape)
+    BertModel(config).save_pretrained(tmp_path)
+    parts = load_parts(tmp_path)  # it opened before, and does so still
+    assert parts.tokenizer is not None
+    assert len(parts.tokenizer) == len(BERT_VOCAB)
+    assert "no rows for them" in capsys.readouterr().err

@@ -45,7 +45,7 @@ class EncoderDecoderConfig:
     farthest: int = 128  # distances beyond share a bucket
     order: Literal["post", "pre", "branch"] = "post"
     norm: Literal["layer", "rms"] = "layer"
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "geglu", "geglu_tanh"] = "relu"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "geglu", "geglu_tanh", "reglu", "swiglu"] = "relu"
     bias: bool = True
     embedding_norm: bool = False  # a norm behind the embeddings (BART)
     grow: bool = True  # token vectors are multiplied by √width (Vaswani et al. 2017, section 3.4)

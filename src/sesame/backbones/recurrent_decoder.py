@@ -3,7 +3,8 @@
     looks = "before" (Bahdanau et al. 2015)   c = look(s_{t-1});  s_t = cell([y_{t-1}; c], s_{t-1})
     looks = "after" (Luong et al. 2015)       s_t = cell([y_{t-1}; o_{t-1} if fed], s_{t-1});  c = look(s_t)
     no attention (Sutskever, Cho)             s_t = cell([y_{t-1}; c if context = "all"], s_{t-1}), c the source's last state
-    what the output layer reads               o_t = s_t, tanh(W [c; s_t]) or maxout(W [c; s_t; y_{t-1}]), by `readout`
+    what the output layer reads               o_t = s_t, tanh(W [c; s_t]) or maxout(W [c; s_t; y_{t-1}]), by `readout`;
+                                              with `readout_before` s_{t-1} in the place of s_t (Bahdanau et al.)
 
 Where no step needs the answer of the one before (no look before, no input feeding, no coverage), all steps of a known text
 run in one fused pass, and all looks at once; the same steps one by one give the same numbers.
@@ -112,13 +113,13 @@ class RecurrentDecoder(nn.Module):
     def _step(
         self, token: Tensor, carried: Carried, source: Source, last: Tensor
     ) -> tuple[Tensor, Carried, Look | None]:
-        look, read = None, [token]
+        look, read, before = None, [token], carried.memory[-1][0][:, 0]
         context = None
         if self.looking is None and self.config.context == "all":
             context = last.repeat_interleave(len(token) // len(last), 0)
             read.append(context)
         if self.looking is not None and self.config.looks == "before":
-            look = self._look(carried.memory[-1][0][:, 0], carried, source)
+            look = self._look(before, carried, source)
             context = look.context[:, 0]
             read.append(context)
         if carried.fed is not None:
@@ -127,7 +128,7 @@ class RecurrentDecoder(nn.Module):
         if self.looking is not None and self.config.looks == "after":
             look = self._look(state, carried, source)
             context = look.context[:, 0]
-        hidden = self._read_out(state, context, token)
+        hidden = self._read_out(before if self.config.readout_before else state, context, token)
         covered = None
         if carried.covered is not None and look is not None:
             covered = carried.covered + look.weights[:, 0]

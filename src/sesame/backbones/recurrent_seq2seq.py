@@ -44,6 +44,7 @@ class RecurrentSeq2SeqConfig:
     feed: bool = False  # a step also reads what the last one said to the output layer (Luong: input feeding)
     coverage: bool = False  # attention knows where it has looked, and pays for looking there again (See et al. 2017)
     readout: Literal["state", "tanh", "maxout"] = "tanh"  # what the output layer reads
+    readout_before: bool = False  # with looks = "before": it reads the state that looked, not the one after
     residual: bool = False
     tied: bool = False  # the output layer is the token table
     dropout: float = 0.0  # on what goes up, not on what goes on in time (Zaremba et al. 2014)
@@ -73,6 +74,8 @@ class RecurrentSeq2SeqConfig:
             raise SesameError('backbone.coverage is part of the additive score; set backbone.score = "additive"')
         if self.feed and self.looks == "before":
             raise SesameError('backbone.feed is for looks = "after": who looks before feeds the context anyway')
+        if self.readout_before and (self.attention == "none" or self.looks == "after"):
+            raise SesameError('backbone.readout_before needs an attention with looks = "before"; leave it out')
         if self.readout == "state" and (self.state != self.width or self.attention != "none" or self.context == "all"):
             raise SesameError(
                 'backbone.readout = "state" needs inner = width, no attention and context = "first"; take "tanh"'

@@ -264,7 +264,7 @@ def _tokenizer(folder: Path, vocab: int) -> Tokenizer | None:
     names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
     if not any((folder / name).is_file() for name in names):
         return None
-    tokenizer = Tokenizer.load(folder)
+    tokenizer = Tokenizer.load(folder, vocab)
     check_fit(tokenizer, vocab, str(folder))
     return tokenizer
 

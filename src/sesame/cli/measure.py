@@ -2,9 +2,12 @@
 
 import json as jsonlib
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from sesame.evaluate.perplexity import Surprise
 
 MOST_TOLD = 1e6  # above it a perplexity is told by its size
 
@@ -13,24 +16,35 @@ def surprise(
     model: str, text: list[str], length: int | None, stride: int | None, memory: bool | None, device: str, json: bool
 ) -> None:
     """How unexpected texts are."""
+    from sesame.backbones import BiLM
     from sesame.checkpoint.folder import load_parts
     from sesame.data.readers import read_documents
+    from sesame.evaluate.both_ways import both_ways
     from sesame.evaluate.perplexity import Reading, check_reads, perplexity
     from sesame.progress import bar
     from sesame.train.precision import choose_machine
 
     parts = load_parts(model)
-    check_reads(parts, model)
+    two = isinstance(parts.backbone, BiLM)
+    if not two:
+        check_reads(parts, model)
     texts = [document.text for document in read_documents(text)]
     parts.to(choose_machine(device).device)
     with bar("perplexity", None, "pieces") as shown:
-        found = perplexity(parts, texts, Reading(length or 0, memory, stride=stride or 0), shown)
+        reading = Reading(length or 0, memory, stride=stride or 0)
+        each = both_ways(parts, texts, reading, shown) if two else {"": perplexity(parts, texts, reading, shown)}
     if json:
-        typer.echo(jsonlib.dumps(found.figures()))
+        figures = {way: found.figures() for way, found in each.items()}
+        typer.echo(jsonlib.dumps(figures if two else figures[""]))
         return
+    for way, found in each.items():
+        typer.echo(f"{way} {_told(found)}".strip())
+
+
+def _told(found: "Surprise") -> str:
     mean = f"{found.per_word:.2f}" if found.per_word < MOST_TOLD else f"{found.per_word:.1e}"
     by_word = f"{mean} per word" if isfinite(found.per_word) else "none per word (too few spaces)"
-    typer.echo(
+    return (
         f"perplexity {found.perplexity:.2f} per piece, {by_word}, "
         f"{found.bits_per_byte:.4f} bits per byte ({found.pieces:,} pieces, {found.words:,} words, {found.bytes:,} bytes)"
     )

@@ -58,7 +58,7 @@ def convert(
     check_new(out)
     parts = load_parts(model)
     if tokenizer is not None:
-        parts.tokenizer = Tokenizer.load(tokenizer)
+        parts.tokenizer = Tokenizer.load(tokenizer, parts.backbone.vocab)
         check_fit(parts.tokenizer, parts.backbone.vocab, tokenizer)
     if to == "onnx":
         _export(parts, model, out, task, precision or "fp32", layers, pooling, check)

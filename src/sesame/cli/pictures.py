@@ -1,10 +1,10 @@
-"""`sesame picture`: alignments, sentence vectors and BLEU by length, drawn to PNG or SVG."""
+"""`sesame picture`: alignments, sentence vectors and BLEU by length, drawn to PNG, SVG or a page."""
 
 from pathlib import Path
 
 import typer
 
-OUT = typer.Option(..., "--out", help="The picture: .png or .svg.")
+OUT = typer.Option(..., "--out", help="The picture: .png, .svg or a page, .html.")
 TITLE = typer.Option("", help="What stands on the picture; otherwise what it shows.")
 DEVICE = typer.Option("auto", help="auto, cpu or cuda.")
 

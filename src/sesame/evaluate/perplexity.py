@@ -1,4 +1,4 @@
-"""Perplexity: how unexpected a text is to a model that reads from left to right.
+"""Perplexity: how unexpected a text is to a model that reads from left to right, or from its end.
 
     nats = - sum over pieces i of log p(x_i | what the model still knows of x_1 ... x_{i-1})
     perplexity = exp(nats / pieces)      per word: exp(nats / words)      bits per byte: nats / (bytes ln 2)
@@ -10,7 +10,9 @@ Texts that are joined have a separator between them, which the model must tell t
 What the model knows:
 - with a memory (Transformer-XL, LSTM) a text is read in parts of `length` tokens, and each part knows those before it;
 - without, in windows of `length` tokens that begin every `stride` tokens; only what a window adds is counted, so that
-  every piece is counted once. A small stride gives pieces more to go by, and costs length / stride times as much.
+  every piece is counted once. A small stride gives pieces more to go by, and costs length / stride times as much;
+- one that reads from the end (ULMFiT's backward half) likewise, in windows from the end of the text. One that reads both
+  ways has a perplexity for each: `both_ways.py`.
 
 Unusual: each window begins with the token that began each row in training, so a model without memory is asked for what it has
 learnt. Pieces that the tokenizer does not know are counted too, and said: they hide what stood there, which flatters.
@@ -99,48 +101,68 @@ def perplexity(
     backbone, tokenizer, reading = parts.backbone, parts.tokenizer, reading or Reading()
     if tokenizer is None:
         raise SesameError("perplexity needs a tokenizer; put tokenizer.json beside the weights")
-    remembers = backbone.reads_on and reading.memory is not False
+    backward = getattr(backbone.config, "backward", False)
+    remembers = backbone.reads_on and not backward and reading.memory is not False
     if not remembers and (reading.memory or reading.remember is not None or reading.rows > 1):
         raise SesameError("perplexity: memory, remember and rows need a model with a memory; set a stride instead")
     if reading.remember is not None and not isinstance(backbone, TransformerXL):
         raise SesameError("perplexity: remember is for a Transformer-XL; a recurrent state has no length, leave it out")
     if remembers and reading.stride:
         raise SesameError("perplexity: a stride is for windows; leave it out, or turn the memory off")
-    head, ids = _head(parts), [encoding.ids for encoding in tokenizer.encode_batch(list(texts), literal=True)]
-    rows, between = _rows(ids, tokenizer, reading, remembers)
-    if not any(rows):
-        raise SesameError("perplexity: there is no text; give at least one word")
+    head = _head(parts)
+    rows, between = rows_of(tokenizer, texts, reading, remembers)
     backbone.eval(), head.eval()
-    length = reading.length or _length(backbone, remembers)
+    length = reading.length or length_of(backbone, remembers)
     if not remembers and backbone.longest is not None and length > backbone.longest:
         raise SesameError(
             f"perplexity: windows of {length} tokens do not fit a model of {backbone.longest}; shorten them"
         )
-    start, pad = _start(tokenizer), tokenizer.ids().get("pad", 0)
+    start, pad = _start(tokenizer, backward), tokenizer.ids().get("pad", 0)
+    rows = [row[::-1] for row in rows] if backward else rows
     table, nats = backbone.token_table(), 0.0
     walk = _by_memory if remembers else _by_windows
     for states, labels in walk(backbone, rows, start, pad, length, reading):
         nats += float(_nats(head, table, states, labels.to(table.device)))
         if progress is not None:
             progress.advance(int((labels != IGNORE).sum()))
-    # counted without separators, which are the same token in GPT-2
-    unknown = sum(row.count(tokenizer.id("unk")) for row in ids) if tokenizer.has("unk") else 0
-    if unknown:
-        say(f"perplexity: {unknown:,} pieces are unknown to the tokenizer; scores by word and by byte are flattered")
+    unknown = 0
+    if tokenizer.has("unk"):  # separators are not counted, which are the same token in GPT-2
+        unknown = sum(row.count(tokenizer.id("unk")) for row in rows)
+        unknown -= between if tokenizer.id("unk") == _separator(tokenizer) else 0
+    say_unknown(unknown)
+    return Surprise(nats, sum(map(len, rows)), *sizes_of(texts, between), unknown)
+
+
+def say_unknown(count: int) -> None:
+    if count:
+        say(f"perplexity: {count:,} pieces are unknown to the tokenizer; scores by word and by byte are flattered")
+
+
+def sizes_of(texts: Sequence[str], between: int) -> tuple[int, int]:
+    """Words and bytes, a separator being one of either."""
     words, size = sum(len(text.split()) for text in texts), sum(len(text.encode("utf-8", "replace")) for text in texts)
-    return Surprise(nats, sum(map(len, rows)), words + between, size + between, unknown)
+    return words + between, size + between
 
 
-def _rows(ids: list[list[int]], tokenizer: Tokenizer, reading: Reading, remembers: bool) -> tuple[list[list[int]], int]:
+def rows_of(
+    tokenizer: Tokenizer, texts: Sequence[str], reading: Reading, remembers: bool = False
+) -> tuple[list[list[int]], int]:
     """What is read by itself, without the token that begins it; and how many separators were put in."""
-    if not reading.joined:
-        return [row for row in ids if row], 0
-    separator, one = _role(tokenizer, "sep", "eos", "bos"), list[int]()
+    ids = [encoding.ids for encoding in tokenizer.encode_batch(list(texts), literal=True)]
     filled = [row for row in ids if row]
+    if not filled:
+        raise SesameError("perplexity: there is no text; give at least one word")
+    if not reading.joined:
+        return filled, 0
+    separator, one = _separator(tokenizer), list[int]()
     for row in filled:
         one += [*([separator] if one else []), *row]
     each = max(1, -(-len(one) // (reading.rows if remembers else 1)))
-    return [one[begin : begin + each] for begin in range(0, len(one), each)], max(0, len(filled) - 1)
+    return [one[begin : begin + each] for begin in range(0, len(one), each)], len(filled) - 1
+
+
+def _separator(tokenizer: Tokenizer) -> int:
+    return _role(tokenizer, "sep", "eos", "bos")
 
 
 def _by_memory(
@@ -150,7 +172,7 @@ def _by_memory(
     rows = sorted(rows, key=len)
     for begin in range(0, len(rows), reading.rows):
         group = rows[begin : begin + reading.rows]
-        ids, labels = _padded([[start, *row[:-1]] for row in group], pad), _padded(group, IGNORE)
+        ids, labels = padded([[start, *row[:-1]] for row in group], pad), padded(group, IGNORE)
         found = in_parts(backbone, ids.to(backbone.token_table().device), length, reading.remember)
         yield from zip(found, torch.split(labels, length, dim=1), strict=True)
 
@@ -159,7 +181,7 @@ def _by_windows(
     backbone: Backbone, rows: list[list[int]], start: int, pad: int, length: int, reading: Reading
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """States and labels of windows that know nothing of each other; what an earlier one has counted is not asked for."""
-    stride = reading.stride or length
+    stride, way = reading.stride or length, -1 if getattr(backbone.config, "backward", False) else 1
     if stride > length:
         raise SesameError(f"perplexity: a stride of {stride} leaves gaps between windows of {length}; make it smaller")
     inputs, wanted = [], []
@@ -175,13 +197,14 @@ def _by_windows(
     each = max(1, TOKENS // length)
     for at in range(0, len(order), each):
         group = order[at : at + each]
-        ids, labels = _padded([inputs[n] for n in group], pad), _padded([wanted[n] for n in group], IGNORE)
+        ids = padded([inputs[n][::way] for n in group], pad)
+        labels = padded([wanted[n][::way] for n in group], IGNORE)
         lengths = torch.tensor([len(inputs[n]) for n in group])
         batch = Batch(ids, lengths, full=bool((lengths == ids.shape[1]).all()))
         yield backbone(batch.to(backbone.token_table().device)).last, labels
 
 
-def _padded(rows: list[list[int]], fill: int) -> Tensor:
+def padded(rows: list[list[int]], fill: int) -> Tensor:
     width = max(map(len, rows))
     return torch.tensor([row + [fill] * (width - len(row)) for row in rows])
 
@@ -194,7 +217,8 @@ def _nats(head: nn.Module, table: Tensor, states: Tensor, labels: Tensor) -> Ten
 
 def check_reads(parts: Parts, place: str) -> None:
     """Complain about a model that cannot be asked, before any text is read."""
-    if not getattr(parts.backbone.config, "causal", False):
+    config = parts.backbone.config
+    if not (getattr(config, "causal", False) or getattr(config, "backward", False)):
         raise SesameError(
             f"{place}: perplexity needs a model that reads from left to right, such as a gpt or a transformer-xl"
         )
@@ -208,12 +232,15 @@ def _head(parts: Parts) -> nn.Module:
     return head
 
 
-def _length(backbone: Backbone, remembers: bool) -> int:
+def length_of(backbone: Backbone, remembers: bool) -> int:
     return (getattr(backbone.config, "memory", 0) if remembers else 0) or backbone.longest or LENGTH
 
 
-def _start(tokenizer: Tokenizer) -> int:
-    """What began each row in training: the class token where texts begin with it, else what stands between texts."""
+def _start(tokenizer: Tokenizer, backward: bool) -> int:
+    """What began each row in training: the class token where texts begin with it, else what stands between texts; for who
+    reads from the end, what ended it."""
+    if backward:
+        return _role(tokenizer, "sep", "eos", "bos", "cls")
     framed = tokenizer.has("cls") and tokenizer.encode(tokenizer.sample, special=True).ids[:1] == [tokenizer.id("cls")]
     return tokenizer.id("cls") if framed else _role(tokenizer, "bos", "eos", "sep", "cls")
 

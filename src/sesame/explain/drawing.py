@@ -1,11 +1,12 @@
-"""Pictures as files, PNG or SVG by the ending of the name, drawn by matplotlib without its global state.
+"""Pictures as files, PNG, SVG or a page (HTML) by the ending of the name, drawn by matplotlib without its global state.
 
 Words come from the data: none is read as a formula, and letters that the font of a PNG does not have are counted and told; an
-SVG holds letters, which whoever shows it draws.
+SVG holds letters, which whoever shows it draws, and so does the SVG within a page.
 """
 
 import warnings
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from sesame.errors import SesameError
 from sesame.explain.alignment import Alignment
 from sesame.explain.by_length import Group
+from sesame.explain.page import write_picture
 from sesame.files import whole_file
 from sesame.progress import say
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ENDINGS = (".png", ".svg")
+ENDINGS = (".png", ".svg", ".html")
 SIZE = 11.0  # of the letters
 COLORS = (
     "#2b6cb0",
@@ -40,7 +42,7 @@ LONGEST = 28  # letters of a name in a picture
 
 def check_picture(path: Path) -> None:
     if path.suffix.lower() not in ENDINGS:
-        raise SesameError(f"--out {path}: must end in .png or .svg")
+        raise SesameError(f"--out {path}: must end in .png, .svg or .html")
 
 
 def draw_alignment(found: Alignment, path: Path, title: str = "") -> None:
@@ -57,8 +59,10 @@ def draw_alignment(found: Alignment, path: Path, title: str = "") -> None:
     axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
     axes.grid(which="minor", color="#dddddd", linewidth=0.5)
     which = f"layer {found.layer} of {found.layers}, mean of its heads" if found.layers > 1 else "attention"
-    axes.set_xlabel(title or f"Where the decoder looks ({which})", parse_math=False)
-    write_figure(figure, path)
+    shown = title or f"Where the decoder looks ({which})"
+    axes.set_xlabel(shown, parse_math=False)
+    looks = (f"{word} at {found.source[at]}" for word, at in zip(found.answer, found.weights.argmax(1), strict=True))
+    write_figure(figure, path, shown, "Each token of the answer and where it looks most: " + ", ".join(looks))
 
 
 def draw_vectors(
@@ -89,9 +93,11 @@ def draw_vectors(
         _legend(axes)
     axes.set_xlabel(f"first principal component ({shares[0]:.0%} of the variance)")
     axes.set_ylabel(f"second ({shares[1]:.0%})")
-    axes.set_title(title or f"{len(vectors)} texts, PCA of their vectors", loc="left", fontsize=SIZE, parse_math=False)
+    shown = title or f"{len(vectors)} texts, PCA of their vectors"
+    axes.set_title(shown, loc="left", fontsize=SIZE, parse_math=False)
     bare(axes)
-    write_figure(figure, path)
+    of = f", one color for each of {len(kinds)} labels: {', '.join(map(cut, kinds))}" if labels is not None else ""
+    write_figure(figure, path, shown, f"{len(vectors)} points on two axes{of}")
 
 
 def components(vectors: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], list[float]]:
@@ -123,10 +129,13 @@ def draw_lengths(groups: Sequence[Group], path: Path, title: str = "") -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("words of the source (sentences)")
     axes.set_ylabel("BLEU")
-    axes.set_title(title or "BLEU by length of the source", loc="left", fontsize=SIZE, parse_math=False)
+    shown = title or "BLEU by length of the source"
+    axes.set_title(shown, loc="left", fontsize=SIZE, parse_math=False)
     _legend(axes)
     bare(axes)
-    write_figure(figure, path)
+    each = (", ".join(f"{name} {100 * score.value:.1f}" for name, score in group.scores.items()) for group in groups)
+    said = "; ".join(f"{group.name} words: {scores}" for group, scores in zip(groups, each, strict=True))
+    write_figure(figure, path, shown, f"BLEU by length. {said}")
 
 
 # ---- what all of them share -----------------------------------------------------------------------------------------
@@ -155,16 +164,27 @@ def cut(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def write_figure(figure: "Figure", path: Path) -> None:
+def write_figure(figure: "Figure", path: Path, title: str = "", said: str = "") -> None:
+    """`title` and `said`, the picture in words, are for a page."""
     check_picture(path)
     from matplotlib import rc_context
 
-    kind = path.suffix.lower()[1:]
+    page = path.suffix.lower() == ".html"
+    kind = "svg" if page else path.suffix.lower()[1:]
     settings: dict[Any, Any] = {"font.size": SIZE, "svg.fonttype": "none", "svg.hashsalt": "sesame"}
     same = {"Date": None} if kind == "svg" else {"Software": None}  # the same picture is the same file
-    with warnings.catch_warnings(record=True) as told, rc_context(settings), whole_file(path) as handle:
+    if page:
+        same |= dict.fromkeys(("Creator", "Format", "Type"))  # a page needs none
+    drawn = BytesIO()
+    with warnings.catch_warnings(record=True) as told, rc_context(settings):
         warnings.simplefilter("always")
-        figure.savefig(handle, format=kind, dpi=160, metadata=same, bbox_inches="tight")  # titles wider than the axes
+        wide = "tight"  # titles wider than the axes
+        figure.savefig(drawn, format=kind, dpi=160, metadata=same, bbox_inches=wide, transparent=page)
+    if page:
+        write_picture(drawn.getvalue().decode("utf-8"), path, title, said)
+        return
+    with whole_file(path) as handle:
+        handle.write(drawn.getvalue())
     missing = {str(one.message) for one in told if "Glyph" in str(one.message)}
     if missing and kind == "png":
         say(f"{path}: the font lacks {len(missing)} letters of the text; take .svg, which a browser draws with its own")

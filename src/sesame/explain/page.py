@@ -2,6 +2,9 @@
 
 Contributions, dropped heads and probes need no script; attention has one of ours, in `attention.js`, and its numbers inside
 the page: 16 bits for each weight, in Base64.
+
+A picture that has no page of its own kind (`drawing.py`) becomes one as it is, its SVG inside; in the dark its lightness is
+turned round, not its hues.
 """
 
 import base64
@@ -43,10 +46,15 @@ border:2px solid var(--line);background:none;line-height:0;cursor:pointer}
 svg text{fill:var(--ink);font:13px system-ui,sans-serif}svg .hot{font-weight:700}svg line{stroke:rgb(var(--plus))}
 svg rect{fill:rgb(var(--plus))}svg rect.cell{stroke:var(--line);stroke-width:.3}
 """
+_PICTURE = """
+svg{max-width:100%;height:auto}
+@media(prefers-color-scheme:dark){svg{filter:invert(.9) hue-rotate(180deg)}}
+"""
 
 
-def _whole(path: Path, title: str, body: str, style: str = "", script: str = "") -> None:
+def _whole(path: Path, title: str, body: str, style: str = "", script: str = "", images: bool = False) -> None:
     rules = "default-src 'none'; style-src 'unsafe-inline'" + ("; script-src 'unsafe-inline'" if script else "")
+    rules += "; img-src data:" if images else ""  # within the page, nothing is fetched
     write_whole(
         path,
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{clean(title)}</title>\n'
@@ -94,6 +102,15 @@ def _packed(maps: Maps) -> dict[str, object]:
 def _safe(token: str) -> str:
     """Half of a surrogate pair is no character."""
     return token.encode("utf-8", "replace").decode("utf-8")
+
+
+# ---- a picture --------------------------------------------------------------------------------------------------------
+
+
+def write_picture(svg: str, path: Path, title: str, said: str) -> None:
+    """An SVG of matplotlib's; `said` is the picture in words, for those who do not see it."""
+    drawn = svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{clean(said)}"', 1)
+    _whole(path, title, f'<div class="wide">{drawn}</div>', _PICTURE, images=True)
 
 
 # ---- contributions ----------------------------------------------------------------------------------------------------

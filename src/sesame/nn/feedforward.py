@@ -1,4 +1,4 @@
-"""The feed-forward half of a block: FFN(x) = act(x W1 + b1) W2 + b2, or its gated form (GeGLU, Shazeer 2020)."""
+"""The feed-forward half of a block: FFN(x) = act(x W1 + b1) W2 + b2, or its gated forms (GeGLU and its kin, Shazeer 2020)."""
 
 from collections.abc import Callable
 
@@ -21,11 +21,16 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "tanh": Tensor.tanh,
 }
-GATED = {"geglu": "gelu", "geglu_tanh": "gelu_tanh"}  # with a gate -> what the gate passes through
+GATED = {  # with a gate -> what the gate passes through
+    "geglu": "gelu",
+    "geglu_tanh": "gelu_tanh",
+    "reglu": "relu",
+    "swiglu": "silu",
+}
 
 
 class FeedForward(nn.Module):
-    """Shape: (..., D) -> (..., D). A gate doubles the inner projection: gelu(left) * right."""
+    """Shape: (..., D) -> (..., D). A gate doubles the inner projection: act(left) * right."""
 
     def __init__(
         self, width: int, inner: int, activation: str, bias: bool, dropout: float, inner_dropout: float = 0.0

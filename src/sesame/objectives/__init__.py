@@ -54,7 +54,7 @@ def _mlm(config: MaskedLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
         raise SesameError(
             "masked language modelling needs a mask token, and this tokenizer has none; train another one"
         )
-    return MaskedLM(config, _token_head(_only_encoder("mlm", backbone), config.plain), vocab)
+    return MaskedLM(config, _token_head(_both_ways("mlm", backbone), config.plain), vocab)
 
 
 def _clm(config: CausalLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:
@@ -109,6 +109,18 @@ def _only_encoder(name: str, backbone: Backbone) -> Encoder:
     return backbone
 
 
+def _both_ways(name: str, backbone: Backbone) -> Encoder:
+    """Masks are told from both sides. Whoever reads from left to right is asked for the next token by the same head: taught
+    to tell the token of its own place, it would repeat itself."""
+    encoder = _only_encoder(name, backbone)
+    if encoder.config.causal:
+        raise SesameError(
+            f"objectives.{name} hides tokens from a model that reads both ways, and this one reads from left to right; set "
+            f"objectives.{name}=false and objectives.clm.weight=1, or take another model"
+        )
+    return encoder
+
+
 def _pair(name: str, weight: float, backbone: Backbone) -> Objective:
     encoder = _only_encoder(name, backbone)
     if encoder.config.causal:
@@ -142,7 +154,7 @@ def _dialogue(config: DialogueConfig, backbone: Backbone, vocab: Vocab) -> Objec
 def _rtd(config: ReplacedConfig, backbone: Backbone, vocab: Vocab) -> Objective:
     if "mask" not in vocab.roles:
         raise SesameError("replaced-token detection needs a mask token, and this tokenizer has none; train another one")
-    return Replaced(config, _only_encoder("rtd", backbone), vocab)
+    return Replaced(config, _both_ways("rtd", backbone), vocab)
 
 
 def _plm(config: PermutationLMConfig, backbone: Backbone, vocab: Vocab) -> Objective:

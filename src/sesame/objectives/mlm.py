@@ -16,6 +16,8 @@ N-grams: the row is cut from left to right into spans of drawn lengths, then spa
 spans never overlap and all rows are done at once. ALBERT's code draws starts, and drops what overlaps; as there, the last
 span is shortened to the words that still fit, spans may reach over a [SEP], and each token of a span is masked, replaced or
 kept on its own (SpanBERT decides once for the span).
+A unit longer than all that its row may hide (a line of DNA or SMILES is one word) would never be hidden; each of its pieces
+is a word of its own there, and the rate is what it is on any text.
 """
 
 from dataclasses import dataclass
@@ -153,10 +155,11 @@ class MaskedLM(Objective):
     ) -> tuple[Tensor, Tensor]:
         """The same, a word entering whole or not at all."""
         assert batch.words is not None
-        luck = torch.gather(luck, 1, self.spans(batch.words, keys))  # a span shares its draw
+        words = _taken_apart(batch.words, wanted)
+        luck = torch.gather(luck, 1, self.spans(words, keys))  # a span shares its draw
         order = torch.where(self._maskable(batch), luck, 2.0).sort(dim=1, stable=True)
         maskable = order.values < 1.5
-        ends = _word_ends(torch.gather(batch.words, 1, order.indices), maskable)
+        ends = _word_ends(torch.gather(words, 1, order.indices), maskable)
         chosen = ((ends <= wanted) & maskable)[:, :most]
         return torch.where(chosen, order.indices[:, :most], 0), chosen
 
@@ -197,6 +200,14 @@ def token_term(name: str, head: MaskedLMHead | DecoderHead, table: Tensor, hidde
     logits = head(hidden, table)
     total = F.cross_entropy(logits.float() if logits.dtype == torch.bfloat16 else logits, labels, reduction="sum")
     return Term(name, total, count, hits=((logits.argmax(-1) == labels) & (labels != IGNORE)).sum())
+
+
+def _taken_apart(words: Tensor, wanted: Tensor) -> Tensor:
+    """The same, but words longer than `wanted` (B, 1) are as many as they have pieces. (B, L)"""
+    sizes = torch.zeros_like(words).scatter_add(1, words, torch.ones_like(words))
+    inside = (words > 0) & (words == F.pad(words[:, :-1], (1, 0)))  # not where a word begins
+    more = inside & (torch.gather(sizes, 1, words) > wanted)
+    return torch.where(words > 0, words + more.cumsum(1), 0)
 
 
 def _word_ends(words: Tensor, maskable: Tensor) -> Tensor:

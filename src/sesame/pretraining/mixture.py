@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from sesame.config import read_toml
 from sesame.data.build import build_pairs, build_store
 from sesame.data.cache import cache_folder
 from sesame.data.languages import PAIRED, Pair, Source, pairs_by_languages, shares, texts_by_language
@@ -23,7 +24,7 @@ from sesame.errors import SesameError
 from sesame.pretraining.tokenizer_cache import kept_tokenizer
 from sesame.pretraining.wishes import Wishes, languages_of
 from sesame.progress import say
-from sesame.recipe import Recipe
+from sesame.recipe import Languages, Recipe
 from sesame.text import Tokenizer, sample_texts, train_tokenizer
 from sesame.text.train import SAMPLE
 
@@ -53,6 +54,17 @@ def text_files(texts: Sequence[str]) -> list[Path]:
     return [file for paths in texts_by_language(texts).values() for file in corpus_files(paths)]
 
 
+def texts_of_finished(wishes: Wishes) -> list[Path]:
+    """The texts that a finished run was made of, as it names them, if they are those that are asked for; they may be gone."""
+    final, kept = wishes.out / "final" / "config.json", wishes.out / "recipe.toml"
+    if not (final.is_file() and kept.is_file()):
+        return []
+    texts = [Path(file) for file in read_toml(kept).get("run", {}).get("text", [])]
+    named = [Path(path).resolve() for paths in texts_by_language(wishes.text).values() for path in paths]
+    found = [[file for file in texts if name in (file, *file.parents)] for name in named]
+    return texts if all(found) and sum(map(len, found)) == len(texts) else []
+
+
 def check_mixture(wishes: Wishes, recipe: Recipe) -> None:
     """Complain about what cannot go together, before any text is read."""
     answers = any(stage.packing == "answers" for stage in recipe.stages.values())
@@ -60,6 +72,12 @@ def check_mixture(wishes: Wishes, recipe: Recipe) -> None:
         raise SesameError(
             f"recipe {recipe.name} learns from pairs of texts alone; name them with --pairs, such as --pairs en-de=train.tsv"
         )
+    if not wishes.pairs and recipe.languages != Languages() and recipe.languages.translated:
+        for name in {"mlm", "rtd"} & set(recipe.objectives):
+            say(
+                f"recipe {recipe.name}: no translations were given (--pairs), so objectives.{name} learns from each text "
+                "by itself"
+            )
     spoken = languages_of(wishes)
     if not spoken:
         return

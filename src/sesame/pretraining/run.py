@@ -14,7 +14,7 @@ from sesame.checkpoint.run import Run
 from sesame.data.loader import STAIRS
 from sesame.errors import SesameError
 from sesame.pretraining.inputs import files_of, sums_of
-from sesame.pretraining.mixture import check_mixture, text_files
+from sesame.pretraining.mixture import check_mixture, text_files, texts_of_finished
 from sesame.pretraining.prepared import Prepared, prepare
 from sesame.pretraining.telling import ending
 from sesame.pretraining.timing import Timing
@@ -38,8 +38,13 @@ def _pretrain(wishes: Wishes, world: World) -> Path:
         raise SesameError(f"--parallel {wishes.parallel}: must be one of {', '.join(get_args(Parallel))}")
     machine = choose_machine(wishes.device, wishes.precision)
     recipe = chosen_recipe(wishes, machine)
-    check_mixture(wishes, recipe)
-    files = text_files(wishes.text)
+    try:
+        check_mixture(wishes, recipe)
+        files = text_files(wishes.text)
+    except SesameError:
+        files = texts_of_finished(wishes)
+        if not files:
+            raise
     identity = identity_of(recipe, wishes, files)
     for name, stage in recipe.stages.items():
         share_of(stage.batch, world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)

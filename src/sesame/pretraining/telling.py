@@ -1,13 +1,12 @@
 """What a run says of itself: its plan before the first step, its log, a note beside the bar, and its end."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sesame.checkpoint.run import Run
-from sesame.data.batch import Batch
 from sesame.nn.attention.core import chosen_core
 from sesame.objectives.model import Model
 from sesame.pretraining.examples import Examples
@@ -63,23 +62,6 @@ def burden(recipe: Recipe, wishes: Wishes, machine: Machine) -> str:
     return (
         f"a step of stage {name} reads {reads[name]:,} tokens, as published, which takes a CPU long; with --budget a recipe "
         f"has batches that suit it, or take fewer, such as --set stages.{name}.{few}"
-    )
-
-
-def few_hidden(name: str, hides: str, recipe: Recipe, batches: Sequence[Batch]) -> str:
-    """What to say of units longer than all that a row may hide, which are never masked: a line of DNA or SMILES, in which no
-    space stands, is one word. Empty: nothing."""
-    masks = recipe.objectives.get("mlm") or recipe.objectives.get("rtd")
-    places = sum(int(batch.lengths.sum()) for batch in batches)
-    if masks is None or not places:
-        return ""
-    share = sum(int(batch.targets["mlm"].count()) for batch in batches) / places
-    if share > masks.rate / 2:
-        return ""
-    grams = "objectives.mlm.ngram=1 and " if getattr(masks, "ngram", 1) > 1 else ""
-    return (
-        f"warning: stage {name} hides {100 * share:.1f} % of the tokens, where {100 * masks.rate:g} % are wanted: {hides} of "
-        f"this text are mostly longer than all that a row may hide; set {grams}stages.{name}.units=pieces"
     )
 
 

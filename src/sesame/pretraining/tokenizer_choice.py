@@ -17,7 +17,7 @@ from sesame.text.template import framed, with_cls, with_sentinels
 def choose_tokenizer(wishes: Wishes, recipe: Recipe, started: Parts | None, files: list[Path], kept: Path) -> Tokenizer:
     """The user's, the start model's, the one that this run made before, or a new one."""
     if wishes.tokenizer:
-        tokenizer = Tokenizer.load(wishes.tokenizer)
+        tokenizer = Tokenizer.load(wishes.tokenizer, None if started is None else started.backbone.vocab)
         if started is not None:
             check_fit(tokenizer, started.backbone.vocab, wishes.tokenizer)
             _check_pieces(tokenizer, started, wishes)

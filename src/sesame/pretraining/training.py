@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from sesame.data.batch import Batch
-from sesame.data.unit_files import hidden_whole
 from sesame.pretraining.best import bring_back, passed_by
 from sesame.pretraining.looks import Looks
 from sesame.pretraining.mixture import Mixture
 from sesame.pretraining.prepared import Prepared
 from sesame.pretraining.stages import drop, lengthen, rehearse_stages
-from sesame.pretraining.telling import Log, few_hidden, note, opened_log
+from sesame.pretraining.telling import Log, note, opened_log
 from sesame.pretraining.timing import Timing
 from sesame.progress import Bar, bar, say
 from sesame.recipe import Stage
@@ -111,10 +110,6 @@ class _Stage:
         self.offset = state.step - state.stage_step
         if state.held_out and not self.looks.next:  # resumed: the last look is still good
             self.looks.looked(clock, state.step)
-        hides = hidden_whole(stage, parts.model.objective.needs_words)
-        whole = hides not in ("", "pieces") and state.stage_step == 0
-        if whole and (few := few_hidden(name, hides, parts.recipe, self.loader.load(0, 0.0))):
-            say(few)
 
     def train(self) -> State:
         parts = self.training.parts

@@ -16,6 +16,7 @@ from tokenizers import AddedToken
 
 from sesame.errors import SesameError
 from sesame.files import read_json
+from sesame.progress import say
 from sesame.text import families
 from sesame.text.marian import ROLES as ROLES_OF_MARIAN
 from sesame.text.marian import is_marian, marian
@@ -26,6 +27,8 @@ _KNOWN = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.mode
 
 # Classes that read tokenizer.json as it stands; those of a family change what their settings name.
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
+
+EXTRA = "extra_special_tokens"  # what transformers 5 calls LISTED
 
 # transformers writes 1e30 where it does not know the length.
 _ABSURD_LENGTH = 10**9
@@ -55,10 +58,12 @@ class _Around:
     added: dict[int, AddedToken]
     declared: str | None  # the name of the family, as the files give it
     listed: list[str]  # special tokens that are listed without a role
+    appended: list[str]  # those of them that the classes of transformers append to a vocabulary that lacks them
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Read the tokenizer in `path`: a folder, one of the known files, or a run, whose model's it is."""
+def load_tokenizer(path: Path, rows: int | None = None) -> Tokenizer:
+    """Read the tokenizer in `path`: a folder, one of the known files, or a run, whose model's it is; `rows` has the table of
+    its model, if there is one."""
     if (path / "recipe.toml").is_file():  # before there is a model, the run keeps its tokenizer beside
         path = next((folder for folder in (path / "final", path / "tokenizer") if folder.is_dir()), path)
     if is_marian(path):
@@ -94,6 +99,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
     if AROUND in around.settings and source.name == "tokenizer.json":
         backend = _with_template(backend, around.settings[AROUND], source.parent)
     length, sides = _max_length(around.settings), _sides(around.settings)
+    _append(backend, around.appended, rows, path)
     further = _further(backend, roles, around.listed)
     beside = source.with_name(ANSWERS)
     told = source.name == "tokenizer.json" and beside.is_file()
@@ -138,7 +144,9 @@ def _read_around(folder: Path) -> _Around:
     flags: dict[str, AddedToken] = {}
     listed: list[str] = []
     sources = [settings, _read_dict(folder / "special_tokens_map.json")]
-    if "added_tokens_decoder" in settings:  # before there was one, tokens that were named later stood in the map alone
+    decoded = "added_tokens_decoder" in settings
+    lists = [_tokens(source, key) for source in sources[: 1 if decoded else 2] for key in (EXTRA, LISTED)]
+    if decoded:  # before there was one, tokens that were named later stood in the map alone
         sources.reverse()
     try:
         for source in sources:
@@ -161,17 +169,18 @@ def _read_around(folder: Path) -> _Around:
     name = name.removesuffix("Fast").removesuffix("Tokenizer").lower()
     if name not in (*families.FAMILY_NAMES, *families.OTHER_RULES, *_SHIFTED):
         name = str(config.get("model_type") or "").lower() or name
-    return _Around(settings, named, flags, added, name or None, listed)
+    return _Around(settings, named, flags, added, name or None, listed, next(filter(None, lists), []))
 
 
 def _listed(source: Mapping[str, Any]) -> list[str]:
     """Special tokens without a role, under the names of transformers 4 and 5; some versions give each a name."""
-    found: list[str | None] = []
-    for key in (LISTED, "extra_special_tokens"):
-        tokens = source.get(key)
-        tokens = list(tokens.values()) if isinstance(tokens, dict) else tokens
-        found += map(families.content, tokens if isinstance(tokens, list) else [])
-    return [token for token in found if token]
+    return [token for key in (LISTED, EXTRA) for token in _tokens(source, key)]
+
+
+def _tokens(source: Mapping[str, Any], key: str) -> list[str]:
+    tokens = source.get(key)
+    tokens = list(tokens.values()) if isinstance(tokens, dict) else tokens
+    return [token for token in map(families.content, tokens if isinstance(tokens, list) else []) if token]
 
 
 def _read_dict(path: Path) -> dict[str, Any]:
@@ -311,6 +320,19 @@ def _mark_special(
             usual = AddedToken(roles[role], normalized=False, special=True, lstrip=lstrip)
             backend.add_special_tokens([flags.get(roles[role], usual)])
             known.add(roles[role])
+
+
+def _append(backend: tokenizers.Tokenizer, tokens: list[str], rows: int | None, place: Path) -> None:
+    """Listed tokens that the vocabulary lacks get the ids behind it, as in transformers, if the model has rows for them."""
+    missing = [token for token in dict.fromkeys(tokens) if backend.token_to_id(token) is None]
+    if missing and rows is not None and backend.get_vocab_size() + len(missing) > rows:
+        named = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
+        say(
+            f"{place}: special tokens that the vocabulary lacks are listed ({named}), and the model has no rows for them: in "
+            "texts they are characters like any other"
+        )
+        return
+    backend.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in missing])
 
 
 def _further(backend: tokenizers.Tokenizer, roles: Mapping[str, str], listed: list[str]) -> list[str]:

@@ -82,11 +82,12 @@ class Tokenizer:
                 raise SesameError(f"{name}: the {role} token {token!r} is not in the vocabulary; name one that is")
 
     @classmethod
-    def load(cls, path: str | Path) -> "Tokenizer":
-        """Read a folder or a file: tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece model."""
+    def load(cls, path: str | Path, rows: int | None = None) -> "Tokenizer":
+        """Read a folder or a file: tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece model; of a
+        model with so many `rows`."""
         from sesame.text.load import load_tokenizer
 
-        return load_tokenizer(Path(path))
+        return load_tokenizer(Path(path), rows)
 
     @property
     def answers(self) -> "Tokenizer":

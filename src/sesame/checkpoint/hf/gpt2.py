@@ -5,7 +5,8 @@ once at the end; GPT after each part, and not behind the embeddings.
 
 Unusual there: matrices are applied from the other side than those of a linear layer, so they are turned. GPT's "gelu" is the
 one by tanh. Old files hold the triangles of their masks; they are left out. Each place of a dropout has a rate of its own
-there; here embeddings and parts have one, that of the parts.
+there; here embeddings and parts have one, that of the parts. Models that divide the scores of layer n by n
+(`scale_attn_by_inverse_layer_idx`) have it in the weights of their queries here, and are written so.
 
 Tasks: the class for whole texts reads the last token that is not the padding of config.json, so a batch of several rows needs
 one there, and a text must not end with it; its last layer, `score`, has no bias. The first GPT has this class alone. A tied
@@ -16,11 +17,12 @@ that class, and its tasks beside.
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sesame.backbones import EncoderConfig
 from sesame.checkpoint.heads import bias_of
-from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, read_activation, speaks, tie
+from sesame.checkpoint.hf.shared import ACTIVATIONS, both, demand, read_activation, speaks, tie, wide
 from sesame.checkpoint.hf.shared import head as task_head
 from sesame.checkpoint.names import Row
 from sesame.checkpoint.tasks import CLASSES as TASK_CLASSES
@@ -82,12 +84,7 @@ def write_config(config: EncoderConfig, heads: set[str], task: str | None = None
 def read_config(found: Mapping[str, Any], place: str) -> EncoderConfig:
     """Defaults are those of transformers' `GPT2Config` and `OpenAIGPTConfig`."""
     first = found.get("model_type") == "openai-gpt"
-    wanted = {
-        "scale_attn_weights": True,
-        "scale_attn_by_inverse_layer_idx": False,
-        "add_cross_attention": False,
-    }
-    demand(found, wanted, place)
+    demand(found, {"scale_attn_weights": True, "add_cross_attention": False}, place)
     width, dropout = int(found.get("n_embd", 768)), float(found.get("resid_pdrop", 0.1))
     if float(found.get("embd_pdrop", 0.1)) != dropout:
         say(f"{place}: embd_pdrop is not resid_pdrop; trained here, embeddings are dropped at the rate {dropout} too")
@@ -129,7 +126,16 @@ def clean(found: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, T
     }
     tokens, _ = TABLES[config["model_type"]]
     tie(named, config, f"transformer.{tokens}.weight", OUTPUT)
+    if config["model_type"] == "gpt2" and config.get("scale_attn_by_inverse_layer_idx"):
+        for name in [name for name in named if ".attn.c_attn." in name]:
+            named[name] = _divided(named[name], 1 + int(name.split(".")[2]))
     return named
+
+
+def _divided(tensor: Tensor, by: int) -> Tensor:
+    """Queries, keys and values side by side, the queries divided: so are their scores."""
+    q, k, v = wide(tensor).chunk(3, dim=-1)
+    return torch.cat([q / by, k, v], dim=-1)
 
 
 def holds(head: DecoderHead, config: EncoderConfig) -> bool:

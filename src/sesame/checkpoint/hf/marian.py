@@ -4,7 +4,7 @@ BART's names without norms behind the embeddings, and with sinusoids for positio
 in the second, computed in 32 bits. The padding token, which the decoder also reads first, is the last of the vocabulary.
 
 Unusual there: the sinusoids, though computed, are looked for among the weights, and people are warned where they are missing.
-So their table is written, and never read.
+So their table is written, and never read: in a file of 16 bits it is rounded.
 """
 
 from collections.abc import Mapping

@@ -23,12 +23,15 @@ from sesame.checkpoint.heads import bias_of
 from sesame.checkpoint.hf.shared import AGAIN, decoded_head, demand, head, one_table, reads_again, speaks
 from sesame.checkpoint.names import Row
 from sesame.errors import SesameError
+from sesame.nn.feedforward import GATED
 from sesame.objectives.decoder_head import DecoderHead
 
 HEAD = "seq2seq"
 SILENT = {"t5": {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}}
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu", "geglu_tanh": "gated-gelu"}
-READ_ACTIVATIONS = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {"gated-gelu_new": "geglu_tanh"}
+ACTIVATIONS |= {"reglu": "gated-relu", "swiglu": "gated-silu"}
+READ_ACTIVATIONS = {theirs: ours for ours, theirs in ACTIVATIONS.items()}
+READ_ACTIVATIONS |= {"gated-gelu_new": "geglu_tanh", "swish": "silu", "gated-swish": "swiglu"}
 POSITIONS = "layer.0.SelfAttention.relative_attention_bias.weight"
 HALF, TAGS = "T5EncoderModel", "T5ForTokenClassification"  # classes that have an encoder only
 INSIDE = "transformer."  # before the names of what classes for tasks are built upon
@@ -196,7 +199,7 @@ def _block(config: EncoderDecoderConfig, ours: str, theirs: str, half: str) -> l
             matrix("cross_norm", "1.layer_norm"),
         ]
     last = 2 if half == "decoder" else 1
-    gated = config.activation.startswith("geglu")
+    gated = config.activation in GATED
     up = (f"{last}.DenseReluDense.wi_0", f"{last}.DenseReluDense.wi_1") if gated else (f"{last}.DenseReluDense.wi",)
     return [
         *rows,
