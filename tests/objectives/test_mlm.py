@@ -117,7 +117,7 @@ def hidden(mlm: MaskedLM, batch: Batch) -> list[list[int]]:
 
 
 def by_hand(mlm: MaskedLM, batch: Batch) -> list[list[int]]:
-    """Words in the order of their draws, all of a span's in turn, until one does not fit."""
+    """Words in the order of their draws, all of a span's in turn, until one does not fit; too long ones are passed over."""
     assert batch.words is not None
     assert batch.keys is not None
     width = batch.ids.shape[1]
@@ -126,8 +126,10 @@ def by_hand(mlm: MaskedLM, batch: Batch) -> list[list[int]]:
     for row in range(len(batch.ids)):
         numbers, draws, taken = batch.words[row].tolist(), luck[row].tolist(), []
         at = {number: [place for place in range(width) if numbers[place] == number] for number in {*numbers} - {0}}
-        for number in sorted(at, key=lambda number: (draws[at[number][0]], number)):
-            if len(taken) + len(at[number]) > max(1, round(0.15 * int(batch.lengths[row]))):
+        most = max(1, round(0.15 * int(batch.lengths[row])))
+        fitting = [number for number in at if len(at[number]) <= most]
+        for number in sorted(fitting, key=lambda number: (draws[at[number][0]], number)):
+            if len(taken) + len(at[number]) > most:
                 break
             taken += at[number]
         found.append(sorted(taken))
@@ -155,6 +157,18 @@ def test_words_longer_than_the_masks_of_a_row_are_taken_apart(ngram: int) -> Non
         counts = torch.bincount(torch.tensor(part).flatten(), minlength=100)[1:99] / 300
         assert counts.std() < 0.03, "a place is favoured"
         assert counts.mean() == pytest.approx(15 / 98, abs=1e-6)
+
+
+def test_a_name_that_does_not_fit_is_hidden_whole_or_not_at_all() -> None:
+    """Rows of 20 tokens hide 3; a name of five pieces among shorter words is passed over, and keeps none of them from it."""
+    batch = in_words([[1, 5, 2, 1, 5, 1, 2, 1]] * 400, 20)
+    mlm = objective(whole_words=True)
+    found = hidden(mlm, batch)
+    assert batch.words is not None
+    touched = {int(batch.words[row, place]) for row, places in enumerate(found) for place in places}
+    assert touched == {1, 3, 4, 6, 7, 8}
+    assert found == by_hand(mlm, batch)
+    assert sum(map(len, found)) > 2.4 * 400
 
 
 def test_the_mask_depends_on_the_example_alone() -> None:

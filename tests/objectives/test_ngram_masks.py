@@ -90,9 +90,8 @@ def test_whole_words_up_to_the_rate() -> None:
         inside = set(words[row][found[row]].tolist())
         assert 0 not in inside
         most = max(1, round(0.15 * int(batch.lengths[row])))
-        whole = torch.isin(words[row], torch.tensor(sorted(inside), dtype=torch.long))
-        fits = torch.bincount(words[row])[words[row]] <= most  # a longer word is hidden in part
-        assert torch.equal(found[row] & fits, whole & fits)
+        if bool((torch.bincount(words[row])[1:] <= most).any()):  # in a row of longer words alone, parts of them are hidden
+            assert torch.equal(found[row], torch.isin(words[row], torch.tensor(sorted(inside), dtype=torch.long)))
         assert int(found[row].sum()) <= most
     share = found.sum() / batch.lengths.sum()
     assert 0.13 < float(share) < 0.155

@@ -16,8 +16,9 @@ N-grams: the row is cut from left to right into spans of drawn lengths, then spa
 spans never overlap and all rows are done at once. ALBERT's code draws starts, and drops what overlaps; as there, the last
 span is shortened to the words that still fit, spans may reach over a [SEP], and each token of a span is masked, replaced or
 kept on its own (SpanBERT decides once for the span).
-A unit longer than all that its row may hide (a line of DNA or SMILES is one word) would never be hidden; each of its pieces
-is a word of its own there, and the rate is what it is on any text.
+A unit longer than all that its row may hide is passed over, as in BERT's code. Where that is no word of a language (a line of
+DNA or SMILES), or where all units of a row are so long, each of its pieces is a unit of its own: else next to nothing would
+be hidden.
 """
 
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from sesame.nn.feedforward import ACTIVATIONS
 from sesame.nn.init import bert_init
 from sesame.objectives.base import Objective, Term, Vocab
 from sesame.objectives.decoder_head import DecoderHead
+
+LONGEST = 16  # pieces of a word or a name; what is longer is none
 
 
 @dataclass(frozen=True)
@@ -155,9 +158,9 @@ class MaskedLM(Objective):
     ) -> tuple[Tensor, Tensor]:
         """The same, a word entering whole or not at all."""
         assert batch.words is not None
-        words = _taken_apart(batch.words, wanted)
+        words, fitting = _fitting(batch.words, wanted)
         luck = torch.gather(luck, 1, self.spans(words, keys))  # a span shares its draw
-        order = torch.where(self._maskable(batch), luck, 2.0).sort(dim=1, stable=True)
+        order = torch.where(self._maskable(batch) & fitting, luck, 2.0).sort(dim=1, stable=True)
         maskable = order.values < 1.5
         ends = _word_ends(torch.gather(words, 1, order.indices), maskable)
         chosen = ((ends <= wanted) & maskable)[:, :most]
@@ -202,12 +205,19 @@ def token_term(name: str, head: MaskedLMHead | DecoderHead, table: Tensor, hidde
     return Term(name, total, count, hits=((logits.argmax(-1) == labels) & (labels != IGNORE)).sum())
 
 
-def _taken_apart(words: Tensor, wanted: Tensor) -> Tensor:
-    """The same, but words longer than `wanted` (B, 1) are as many as they have pieces. (B, L)"""
+def _fitting(words: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Which places belong to words of at most `wanted` (B, 1) pieces. (B, L) and (B, L)
+
+    Of longer ones, those that are no words of a language are as many as they have pieces; so are all of a row in which
+    nothing shorter stands.
+    """
     sizes = torch.zeros_like(words).scatter_add(1, words, torch.ones_like(words))
+    some = ((sizes > 0) & (sizes <= wanted))[:, 1:].any(1, keepdim=True)  # 0 is no word
+    size = torch.gather(sizes, 1, words)
+    apart = (size > wanted) & ((size > LONGEST) | ~some)
     inside = (words > 0) & (words == F.pad(words[:, :-1], (1, 0)))  # not where a word begins
-    more = inside & (torch.gather(sizes, 1, words) > wanted)
-    return torch.where(words > 0, words + more.cumsum(1), 0)
+    more = (inside & apart).cumsum(1)
+    return torch.where(words > 0, words + more, 0), (words == 0) | (size <= wanted) | apart
 
 
 def _word_ends(words: Tensor, maskable: Tensor) -> Tensor:
