@@ -12,7 +12,6 @@ import torch
 from benchmarks.kill_resume import weights
 
 import sesame
-from sesame.api import Loaded
 from sesame.backbones import EncoderDecoder
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
 from sesame.checkpoint.folder import load_parts
@@ -25,6 +24,7 @@ from sesame.evaluate.spoken import Sides
 from sesame.explain.alignment import told_and_read
 from sesame.finetuning.answering_pairs import mix_tasks, split_pairs
 from sesame.finetuning.answering_wishes import Wishes
+from sesame.loaded import Loaded
 from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2SeqConfig

@@ -21,6 +21,7 @@ from sesame.objectives.plm import PermutationLMConfig, TableHead
 from sesame.objectives.rtd import ReplacedConfig
 from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
+from sesame.tasks.embed_windows import windows_of
 from sesame.text import Tokenizer, train_tokenizer
 from tests.crashes import crash_while_saving
 
@@ -114,7 +115,7 @@ def test_texts_of_any_length_are_embedded(final: Path) -> None:
     assert model.limit == 512
     long = " ".join(TEXTS * 40)
     assert model.embed([long, "short"]).shape == (2, 32)
-    (window, *_) = model._windows([long])[0]
+    (window, *_) = windows_of(model.tokenizer, [long], model.limit)[0]
     assert window.segments[-3:] == [0, 0, 2]
     assert window.ids[-2:] == [model.tokenizer.id("sep"), model.tokenizer.id("cls")]
 
