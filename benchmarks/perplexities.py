@@ -77,7 +77,7 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
     """Within a process of its own."""
     import torch
 
-    from sesame.checkpoint.folder import load_parts
+    from sesame.checkpoint.loading import load_parts
     from sesame.pretraining.run import Wishes, pretrain
 
     what, _, where = name.partition(".")

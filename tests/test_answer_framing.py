@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from sesame import chance
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import answer_frame, voice_of
 from sesame.data.answer_pack import AnswerPacker
 from sesame.data.batch import IGNORE

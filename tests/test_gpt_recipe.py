@@ -12,7 +12,7 @@ from benchmarks.kill_resume import make_text, weights
 
 import sesame
 from sesame.backbones import Encoder, EncoderConfig
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.data.build import build_store
 from sesame.data.pack import Packer, Specials, hold_out

@@ -11,7 +11,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
 import sesame
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.batch import Batch
 from sesame.data.examples import Example
 from sesame.errors import SesameError

@@ -9,7 +9,7 @@ from benchmarks.kill_resume import weights
 
 import sesame
 from sesame.backbones import EncoderDecoder, EncoderDecoderConfig, RecurrentSeq2Seq, RecurrentSeq2SeqConfig
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.answer_pack import AnswerPacker, bucketed
 from sesame.data.build import build_pairs
 from sesame.data.loader import Loader

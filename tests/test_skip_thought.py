@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import sesame
 from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig, SkipThought, SkipThoughtConfig
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.cli import app
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.data.build import build_store

@@ -11,7 +11,7 @@ from benchmarks.kill_resume import weights
 import sesame
 from sesame import chance
 from sesame.backbones import Encoder
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.data.build import build_pairs
 from sesame.data.languages import LanguagePacker

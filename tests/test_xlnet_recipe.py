@@ -10,7 +10,9 @@ from transformers import AutoModel, AutoTokenizer, XLNetLMHeadModel
 
 import sesame
 from sesame.backbones import XLNet, XLNetConfig
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.cli.models import convert
 from sesame.data.docstrings import documents
 from sesame.errors import SesameError

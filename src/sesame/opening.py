@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from sesame.backbones import Backbone, Encoder
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.onnx.engine import OnnxEngines, exported
 from sesame.config import unknown
 from sesame.errors import SesameError

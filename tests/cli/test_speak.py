@@ -9,7 +9,8 @@ import torch
 
 import sesame
 from sesame.backbones import Backbone, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import Speech
 from sesame.errors import SesameError
 from sesame.evaluate.spoken import judge_answers

@@ -13,7 +13,7 @@ def surprise(
     model: str, text: list[str], length: int | None, stride: int | None, memory: bool | None, device: str, json: bool
 ) -> None:
     """How unexpected texts are."""
-    from sesame.checkpoint.folder import load_parts
+    from sesame.checkpoint.loading import load_parts
     from sesame.data.readers import read_documents
     from sesame.evaluate.perplexity import Reading, check_reads, perplexity
     from sesame.progress import bar

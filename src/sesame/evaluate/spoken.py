@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.speech import Speech, answers, not_followed, together
 from sesame.config import read_toml
 from sesame.data.languages import PAIRED

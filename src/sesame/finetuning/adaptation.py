@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from sesame.backbones import LSTM, BiLM, Encoder, SkipThought, TransformerXL, XLNet
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.examples import Example
 from sesame.data.readers import corpus_files, read_documents
 from sesame.data.streams import whole_lines

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sesame.checkpoint.cards import answer_card
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.run import Run
 from sesame.checkpoint.speech import answer_frame
 from sesame.config import parse_setting, says_steps

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from sesame.backbones import BACKBONES, build_backbone
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.run import Run
 from sesame.checkpoint.speech import Speech
 from sesame.config import build as build_config
