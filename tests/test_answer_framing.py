@@ -15,7 +15,8 @@ from sesame.checkpoint.speech import answer_frame, voice_of
 from sesame.data.answer_pack import AnswerPacker
 from sesame.data.batch import IGNORE
 from sesame.data.build import build_pairs
-from sesame.data.pack import Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from sesame.finetuning import answering
 from sesame.pretraining.preparation import Ingredients

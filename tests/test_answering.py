@@ -18,7 +18,8 @@ from sesame.checkpoint.loading import load_parts
 from sesame.data.answer_pack import AnswerPacker, bucketed
 from sesame.data.build import build_pairs
 from sesame.data.loader import Loader
-from sesame.data.pack import Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from sesame.evaluate.spoken import Sides
 from sesame.explain.alignment import told_and_read

@@ -22,7 +22,8 @@ from sesame.cli import app
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.data.build import build_store
 from sesame.data.neighbor_pack import NeighborPacker
-from sesame.data.pack import Part, Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import Part, hold_out
 from sesame.errors import SesameError
 from sesame.expansion import expand
 from sesame.objectives import Vocab, build
