@@ -92,7 +92,7 @@ def shared_tokenizer(given: argparse.Namespace) -> Path:
         return Path(given.tokenizer)
     folder: Path = given.out / "tokenizer"
     if not (folder / "tokenizer.json").is_file():
-        from sesame.data.readers import corpus_files
+        from sesame.data.corpus_files import corpus_files
         from sesame.pretraining.tokenizer_cache import cached_tokenizer
         from sesame.recipe import TokenizerConfig
 

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sesame.data.readers import LONGEST_DOCUMENT, Document, file_kind, read_documents
+from sesame.data.corpus_files import file_kind
+from sesame.data.readers import LONGEST_DOCUMENT, Document, read_documents
 from sesame.data.sentences import split_sentences
 from sesame.data.streams import Progress
 from sesame.doctor.scripts import SPACELESS, guess_language, script_shares

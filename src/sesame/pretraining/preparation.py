@@ -23,8 +23,8 @@ from sesame.config import build as build_config
 from sesame.data import dialogues
 from sesame.data.build import build_store
 from sesame.data.cache import cache_folder
+from sesame.data.corpus_files import corpus_files
 from sesame.data.parts import Part, hold_out
-from sesame.data.readers import corpus_files
 from sesame.data.vector_files import read_vectors
 from sesame.data.vector_table import check_width
 from sesame.errors import SesameError
