@@ -35,11 +35,7 @@ def read_word_rows(table: Table, columns: Mapping[str, str], labels: bool) -> Ta
         if tags is not None and (labels or row.get(tags) is not None):
             given = _list(row.get(tags), place, tags)
             numbers = numbers and all(isinstance(tag, int) for tag in given)
-            one.tags = [str(tag) for tag in given]
-            if len(one.tags) != len(one.words):
-                raise SesameError(
-                    f"{place}: there are {len(one.words)} words and {len(one.tags)} tags; give one tag for each word"
-                )
+            one.tags = _tags(given, len(cells), place)
         sentences.append(one)
         names.append(id_in(row, ids))
     by_place = {one.file: name for one, name in zip(sentences, names, strict=True)}
@@ -48,6 +44,12 @@ def read_word_rows(table: Table, columns: Mapping[str, str], labels: bool) -> Ta
     lost = len(sentences) - len(examples)
     warnings = [f"{table.path}: left out {lost:,} of {len(sentences):,} rows without words"] if lost else []
     return Tagged(examples, found.said, found.warnings + warnings)
+
+
+def _tags(given: list[Any], words: int, place: str) -> list[str]:
+    if len(given) != words:
+        raise SesameError(f"{place}: there are {words} words and {len(given)} tags; give one tag for each word")
+    return [str(tag) for tag in given]
 
 
 def _list(value: Any, place: str, column: str) -> list[Any]:
