@@ -243,6 +243,13 @@ def test_a_crash_changes_no_bit_and_the_folder_opens(tmp_path: Path) -> None:
     run(text, tmp_path / "further", start=str(final), steps=3)
 
 
+def test_text_of_a_language_has_neighbors_too(tmp_path: Path) -> None:
+    """It was drawn as stretches of text, of which nobody was asked anything."""
+    text = make_text(tmp_path / "text.txt", 40)
+    final = run(Path(f"en={text}"), tmp_path / "run")
+    assert set(load_parts(final).heads) == {"neighbors"}
+
+
 def test_what_is_kept_aside_may_have_no_two_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The last of 19 sentences of each document is; that ended the run with a sentence about all of the text."""
     luck = Random(0)
