@@ -68,7 +68,7 @@ def alone(ours: dict[str, Any], shape: dict[str, int]) -> dict[str, Any]:
 
 
 def by_itself(given: argparse.Namespace) -> dict[str, float]:
-    from sesame.checkpoint.folder import load_parts
+    from sesame.checkpoint.loading import load_parts
     from sesame.config import dump_toml, read_toml
 
     run, out = given.out / "electra", given.out / "alone"

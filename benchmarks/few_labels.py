@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--draw", nargs=2, type=Path)
     given = parser.parse_args()
     if given.draw:
-        from sesame.evaluate.plots import few_labels
+        from sesame.evaluate.few_labels import few_labels
 
         few_labels(json.loads(given.draw[0].read_text()), given.draw[1])
         return

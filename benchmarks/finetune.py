@@ -213,8 +213,8 @@ def scored(spec: Spec, folder: str, test: list[Any], device: str) -> float:
     """Their model, opened here."""
     from dataclasses import replace
 
-    from sesame.api import load
     from sesame.evaluate.scoring import gold_of, said_of, score
+    from sesame.opening import load
 
     loaded = load(folder, device)
     task = loaded.task()

@@ -27,7 +27,7 @@ import torch
 
 import report
 from sesame.backbones import Encoder, EncoderConfig
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.data.docstrings import documents
 from sesame.data.examples import Example

@@ -92,7 +92,7 @@ def shared_tokenizer(given: argparse.Namespace) -> Path:
         return Path(given.tokenizer)
     folder: Path = given.out / "tokenizer"
     if not (folder / "tokenizer.json").is_file():
-        from sesame.data.readers import corpus_files
+        from sesame.data.corpus_files import corpus_files
         from sesame.pretraining.tokenizer_cache import cached_tokenizer
         from sesame.recipe import TokenizerConfig
 
@@ -154,7 +154,7 @@ def job_file(out: Path, name: str, task: str, seed: int) -> Path:
 def reached(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """What a recipe's run says of itself, and its scores."""
     import report
-    from sesame.checkpoint.folder import load_parts
+    from sesame.checkpoint.loading import load_parts
 
     run = given.out / "runs" / name
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -77,7 +77,7 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
     """Within a process of its own."""
     import torch
 
-    from sesame.checkpoint.folder import load_parts
+    from sesame.checkpoint.loading import load_parts
     from sesame.pretraining.run import Wishes, pretrain
 
     what, _, where = name.partition(".")
@@ -104,7 +104,8 @@ def one(name: str, seed: int, given: argparse.Namespace) -> None:
 
 def read_through(parts: Any, files: dict[str, Path], device: Any) -> dict[str, dict[str, float]]:
     """Perplexities of a model that reads from left to right, by how it reads and by part."""
-    from sesame.data.readers import corpus_files, read_documents
+    from sesame.data.corpus_files import corpus_files
+    from sesame.data.readers import read_documents
     from sesame.evaluate.perplexity import Reading, perplexity
 
     for module in (parts.backbone, *parts.heads.values()):

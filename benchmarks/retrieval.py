@@ -18,9 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sesame.backbones import Encoder
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
-from sesame.data.parallel import named_fields, read_pairs
+from sesame.data.parallel import read_pairs
+from sesame.data.parallel_columns import named_fields
 from sesame.errors import SesameError
 from sesame.evaluate.statistics import bootstrap_interval
 

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import adjusted_rand_score
 
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.streams import lines
 from sesame.data.vector_files import read_vectors
 from sesame.explain.occurrences import Occurrence, contextual

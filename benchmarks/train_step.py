@@ -30,7 +30,7 @@ from transformers.utils import logging
 
 import report
 from sesame import chance
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.objectives import Vocab
 from sesame.objectives import build as build_objectives

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from sesame.backbones import EncoderDecoder, EncoderDecoderConfig
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import Speech
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.files import whole_folder

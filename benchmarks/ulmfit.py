@@ -175,7 +175,7 @@ def table(out: Path) -> str:
 
 
 def draw(out: Path, picture: Path) -> None:
-    from sesame.evaluate.plots import few_labels
+    from sesame.evaluate.few_labels import few_labels
 
     _, found = errors(out)
     whole = {"TREC-6": 5452, "IMDb": 25_000}

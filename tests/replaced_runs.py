@@ -11,7 +11,8 @@ from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.data.batch import Batch
 from sesame.data.loader import Loader
-from sesame.data.pack import Packer, Specials, hold_out
+from sesame.data.pack import Packer, Specials
+from sesame.data.parts import hold_out
 from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model
 from sesame.objectives.rtd import ReplacedConfig

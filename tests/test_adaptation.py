@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 import sesame
 from sesame.backbones import BiLM, BiLMConfig, Encoder, EncoderConfig
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.run import Run
+from sesame.checkpoint.saving import save_parts
 from sesame.data.examples import Example
 from sesame.data.readers import read_documents
 from sesame.errors import SesameError

@@ -8,12 +8,15 @@ import pytest
 import torch
 
 from sesame import chance
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import answer_frame, voice_of
 from sesame.data.answer_pack import AnswerPacker
 from sesame.data.batch import IGNORE
 from sesame.data.build import build_pairs
-from sesame.data.pack import Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from sesame.finetuning import answering
 from sesame.pretraining.preparation import Ingredients

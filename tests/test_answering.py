@@ -12,19 +12,20 @@ import torch
 from benchmarks.kill_resume import weights
 
 import sesame
-from sesame.api import Loaded
 from sesame.backbones import EncoderDecoder
 from sesame.backbones.encoder_decoder import EncoderDecoderConfig
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.answer_pack import AnswerPacker, bucketed
 from sesame.data.build import build_pairs
 from sesame.data.loader import Loader
-from sesame.data.pack import Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from sesame.evaluate.spoken import Sides
 from sesame.explain.alignment import told_and_read
 from sesame.finetuning.answering_pairs import mix_tasks, split_pairs
 from sesame.finetuning.answering_wishes import Wishes
+from sesame.loaded import Loaded
 from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2SeqConfig

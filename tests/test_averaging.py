@@ -10,7 +10,9 @@ from torch import nn
 
 import sesame
 from sesame.averaging import average, last_checkpoints
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.errors import SesameError
 from sesame.tasks import TaskConfig, build_task
 from sesame.train.optim import OptimConfig, build_optimizer, load_optimizer, optimizer_tensors

@@ -12,7 +12,7 @@ from torch import nn
 import sesame
 from sesame.backbones import LSTM, LSTMConfig
 from sesame.backbones.grow import grow
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.evaluate.perplexity import Reading, perplexity

@@ -14,8 +14,10 @@ from transformers import AutoTokenizer
 
 import sesame
 from sesame.backbones import EncoderConfig
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
 from sesame.checkpoint.hf import FAMILIES
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.examples import Example
 from sesame.finetuning.framing import open_start
 from sesame.finetuning.run import Wishes, finetune

@@ -13,7 +13,9 @@ from benchmarks.kill_resume import weights
 import sesame
 from sesame.backbones import CoVe, CoVeConfig, RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from sesame.backbones.cove import encoder_of
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.batch import Batch, Targets
 from sesame.errors import SesameError
 from sesame.finetuning.run import Wishes as Teaching

@@ -9,7 +9,7 @@ from benchmarks.kill_resume import make_text, weights
 
 import sesame
 from sesame.backbones import BiLM
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.finetuning.run import Wishes as Teaching
 from sesame.finetuning.run import finetune
 from sesame.pretraining.run import Wishes, pretrain

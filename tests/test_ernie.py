@@ -13,12 +13,13 @@ from benchmarks.kill_resume import make_text, weights
 
 from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.data.build import build_store
 from sesame.data.dialogue_pack import DialoguePacker
 from sesame.data.loader import Loader
-from sesame.data.pack import Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from sesame.objectives import Vocab, build
 from sesame.objectives.mlm import MaskedLM, MaskedLMConfig

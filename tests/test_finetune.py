@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import sesame
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.run import Run
 from sesame.errors import SesameError
 from sesame.evaluate.answers import squad_scores

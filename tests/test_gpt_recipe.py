@@ -12,10 +12,11 @@ from benchmarks.kill_resume import make_text, weights
 
 import sesame
 from sesame.backbones import Encoder, EncoderConfig
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.data.build import build_store
-from sesame.data.pack import Packer, Specials, hold_out
+from sesame.data.pack import Packer, Specials
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from sesame.evaluate.perplexity import Reading, perplexity
 from sesame.objectives import Vocab, build

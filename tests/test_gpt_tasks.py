@@ -11,13 +11,15 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
 import sesame
-from sesame.api import Loaded
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.batch import Batch
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.finetuning.framing import framed, open_start
 from sesame.finetuning.run import Wishes, finetune
+from sesame.loaded import Loaded
 from sesame.tasks import TaskConfig, build_task
 from sesame.tasks.answer import logits_of
 from sesame.tasks.predict import predict

@@ -8,7 +8,7 @@ import torch
 from benchmarks.kill_resume import command, kill_group, make_text, start, weights
 from safetensors.torch import load_file
 
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.pretraining.run import Wishes, pretrain
 from tests.test_resume import finish, new_things, wait_for

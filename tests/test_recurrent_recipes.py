@@ -9,11 +9,12 @@ from benchmarks.kill_resume import weights
 
 import sesame
 from sesame.backbones import EncoderDecoder, EncoderDecoderConfig, RecurrentSeq2Seq, RecurrentSeq2SeqConfig
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.answer_pack import AnswerPacker, bucketed
 from sesame.data.build import build_pairs
 from sesame.data.loader import Loader
-from sesame.data.pack import Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from sesame.objectives import Vocab, build
 from sesame.objectives.model import Model

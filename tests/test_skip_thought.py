@@ -17,12 +17,13 @@ from typer.testing import CliRunner
 import sesame
 from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig, SkipThought, SkipThoughtConfig
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.cli import app
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.data.build import build_store
 from sesame.data.neighbor_pack import NeighborPacker
-from sesame.data.pack import Part, Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import Part, hold_out
 from sesame.errors import SesameError
 from sesame.expansion import expand
 from sesame.objectives import Vocab, build
@@ -240,6 +241,13 @@ def test_a_crash_changes_no_bit_and_the_folder_opens(tmp_path: Path) -> None:
     np.testing.assert_allclose(vectors[0], states[len(encoding.ids) - 1], rtol=1e-5, atol=1e-7)
     assert not np.allclose(vectors, model.embed(["Bado nulu.", "Nulu"], pooling="mean"))
     run(text, tmp_path / "further", start=str(final), steps=3)
+
+
+def test_text_of_a_language_has_neighbors_too(tmp_path: Path) -> None:
+    """It was drawn as stretches of text, of which nobody was asked anything."""
+    text = make_text(tmp_path / "text.txt", 40)
+    final = run(Path(f"en={text}"), tmp_path / "run")
+    assert set(load_parts(final).heads) == {"neighbors"}
 
 
 def test_what_is_kept_aside_may_have_no_two_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

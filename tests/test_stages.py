@@ -8,7 +8,7 @@ import torch
 from benchmarks.kill_resume import make_text, weights
 
 import sesame
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.nn.embeddings import lengthened
 from sesame.pretraining import training
 from sesame.pretraining.telling import burden

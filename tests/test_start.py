@@ -9,7 +9,9 @@ from benchmarks.kill_resume import make_text
 
 import sesame
 from sesame.backbones import TaggerConfig, build_backbone
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.errors import SesameError
 from sesame.finetuning.adaptation import _recipe, adaptable
 from sesame.finetuning.framing import open_start

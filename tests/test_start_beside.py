@@ -7,9 +7,9 @@ import pytest
 import torch
 from benchmarks.kill_resume import make_text
 
-from sesame.api import load
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.errors import SesameError
+from sesame.opening import load
 from sesame.pretraining.run import Wishes, pretrain
 
 SHAPE = [

@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 
 import sesame
 from sesame.backbones import BiLM, BiLMConfig, Tagger, TaggerConfig
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.cli import app
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError

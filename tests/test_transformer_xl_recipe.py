@@ -10,7 +10,7 @@ from benchmarks.kill_resume import make_text, weights
 
 from sesame.backbones import Encoder, EncoderConfig, TransformerXL, TransformerXLConfig
 from sesame.backbones.grow import grow
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.evaluate.perplexity import Reading, perplexity

@@ -11,7 +11,7 @@ import torch
 
 import sesame
 from sesame.backbones import LSTM, CoVe, CoVeConfig, Encoded, LSTMConfig, RecurrentSeq2Seq
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch, Targets
 from sesame.errors import SesameError
 from sesame.finetuning.framing import open_start

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.vector_files import write_vectors
 from sesame.data.vector_table import token_vectors
 from sesame.data.vectors import Vectors

@@ -11,11 +11,12 @@ from benchmarks.kill_resume import weights
 import sesame
 from sesame import chance
 from sesame.backbones import Encoder
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.data.build import build_pairs
-from sesame.data.languages import LanguagePacker
-from sesame.data.pack import Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import hold_out
+from sesame.data.translation_pack import TranslationPacker
 from sesame.errors import SesameError
 from sesame.objectives import Vocab
 from sesame.objectives.mlm import MaskedLM, MaskedLMConfig, MaskedLMHead
@@ -162,7 +163,7 @@ def visible_hits(final: Path, two: Bilingual) -> tuple[float, float]:
     store = build_pairs([fresh.folder / "pairs.tsv"], ("en", "ru"), tokenizer, fresh.folder, workers=1)
     roles = tokenizer.ids()
     specials = Specials(roles["cls"], roles["sep"], roles["pad"])
-    packer = LanguagePacker(hold_out(store, 0, 0.0)[0], "translations", 24, specials, langs=(0, 1), reset=True)
+    packer = TranslationPacker(hold_out(store, 0, 0.0)[0], 24, specials, langs=(0, 1), reset=True)
     rows = np.arange(len(packer))
     clean = packer.draw(rows, chance.keys(7, rows))
     batch = MaskedLM(MaskedLMConfig(), head, Vocab(len(tokenizer), roles)).corrupt(clean)

@@ -10,7 +10,9 @@ from transformers import AutoModel, AutoTokenizer, XLNetLMHeadModel
 
 import sesame
 from sesame.backbones import XLNet, XLNetConfig
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.cli.models import convert
 from sesame.data.docstrings import documents
 from sesame.errors import SesameError
@@ -21,6 +23,7 @@ from sesame.objectives.plm import PermutationLMConfig, TableHead
 from sesame.objectives.rtd import ReplacedConfig
 from sesame.pretraining.run import Wishes, pretrain
 from sesame.recipe import resolve
+from sesame.tasks.embed_windows import windows_of
 from sesame.text import Tokenizer, train_tokenizer
 from tests.crashes import crash_while_saving
 
@@ -114,7 +117,7 @@ def test_texts_of_any_length_are_embedded(final: Path) -> None:
     assert model.limit == 512
     long = " ".join(TEXTS * 40)
     assert model.embed([long, "short"]).shape == (2, 32)
-    (window, *_) = model._windows([long])[0]
+    (window, *_) = windows_of(model.tokenizer, [long], model.limit)[0]
     assert window.segments[-3:] == [0, 0, 2]
     assert window.ids[-2:] == [model.tokenizer.id("sep"), model.tokenizer.id("cls")]
 

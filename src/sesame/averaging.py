@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.run import in_shares
+from sesame.checkpoint.saving import save_parts
 from sesame.config import read_toml
 from sesame.errors import SesameError
 from sesame.files import whole_folder

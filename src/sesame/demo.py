@@ -68,8 +68,8 @@ def run_demo(out: Path, budget: float) -> None:
     text, held = out / "documentation.txt", out / "heldout.txt"
     if not (text.is_file() and held.is_file() and (out / "test.jsonl").is_file()):
         write_documentation(text, held)
-    from sesame.api import load
     from sesame.demo_labels import classify
+    from sesame.opening import load
     from sesame.pretraining.run import pretrain
     from sesame.pretraining.wishes import Wishes
 

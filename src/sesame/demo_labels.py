@@ -18,7 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from sesame.backbones import Encoder
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.docstrings import Docstring
 from sesame.errors import SesameError
 from sesame.files import read_json, whole_folder, write_whole

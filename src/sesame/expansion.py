@@ -20,7 +20,9 @@ import torch
 from torch import nn
 
 from sesame.backbones import Backbone, SkipThought
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.vector_files import read_vectors
 from sesame.data.vectors import Matrix, Vectors
 from sesame.errors import SesameError

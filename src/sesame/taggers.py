@@ -19,7 +19,9 @@ import torch
 
 from sesame import chance
 from sesame.backbones import BiLM, Tagger, TaggerConfig
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.config import build, merge, parse_setting
 from sesame.data.labelled import read_labelled
 from sesame.data.vector_files import read_vectors

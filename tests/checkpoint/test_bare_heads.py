@@ -12,7 +12,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sesame.backbones import Encoder
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.objectives.decoder_head import DecoderHead
 from sesame.tasks import Item, TaskConfig, build_task
 from tests.checkpoint import test_gpt_parity as gpt

@@ -9,7 +9,8 @@ import transformers
 
 from sesame.backbones import TaggerConfig, build_backbone
 from sesame.checkpoint.cards import task_card
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.tasks import TaskConfig, build_task
 from tests.tasks.toys import encoder
 

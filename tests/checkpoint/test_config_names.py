@@ -8,8 +8,8 @@ import pytest
 import torch
 import transformers
 
-from sesame.checkpoint.folder import load_parts
 from sesame.checkpoint.hf import ALIASES, FAMILIES, SAYINGS, native
+from sesame.checkpoint.loading import load_parts
 from sesame.errors import SesameError
 from tests.checkpoint.test_bert_parity import noisy
 

@@ -10,8 +10,10 @@ import transformers
 from torch import Tensor
 
 from sesame.backbones import Decoded, EncoderHalf
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.reading import reading
+from sesame.checkpoint.saving import save_parts
 from sesame.data.batch import Batch, Targets
 from tests.checkpoint.test_bert_parity import noisy
 from tests.checkpoint.test_seq2seq_parity import HALVES, T5, exact_norms

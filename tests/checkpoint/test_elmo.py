@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import sesame
 from sesame.backbones import BiLM, BiLMConfig, Encoder, EncoderConfig, State
 from sesame.checkpoint.elmo import read_elmo, read_files, read_options, spelling_tokenizer, write_elmo
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.cli import app
 from sesame.errors import SesameError
 from sesame.text.characters import spell

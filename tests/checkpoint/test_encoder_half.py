@@ -11,8 +11,10 @@ from torch import Tensor
 
 from sesame.backbones import EncoderDecoder, EncoderDecoderConfig, EncoderHalf, EncoderHalfConfig
 from sesame.backbones.encoder_half import half_of
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.reading import reading
+from sesame.checkpoint.saving import save_parts
 from sesame.data.batch import Batch
 from sesame.tasks import TaskConfig, build_task
 from tests.checkpoint.test_bert_parity import noisy

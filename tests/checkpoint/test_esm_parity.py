@@ -9,7 +9,7 @@ import torch
 import transformers
 from torch import Tensor
 
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from tests.checkpoint.test_bert_parity import noisy

@@ -14,8 +14,10 @@ from tokenizers import models, pre_tokenizers, processors
 from torch import Tensor
 
 from sesame.backbones import Encoder, EncoderConfig
-from sesame.checkpoint.folder import Parts, load_parts, save_parts, wanted_family
+from sesame.checkpoint.folder import Parts
 from sesame.checkpoint.hf import find_family
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts, wanted_family
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.objectives import MaskedLMHead, PairHead, ReplacedHead

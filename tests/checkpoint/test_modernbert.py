@@ -19,8 +19,10 @@ from sesame.backbones import Encoder, EncoderConfig
 from sesame.backbones.fast import FastEncoder
 from sesame.backbones.flops import flops_per_token
 from sesame.backbones.work import Work
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
 from sesame.checkpoint.hf import find_family, modernbert
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.finetuning.transfer import fitted

@@ -18,7 +18,7 @@ from transformers import (
     XLMForMultipleChoice,
 )
 
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.errors import SesameError
 from tests.checkpoint.test_bert_parity import TINY, noisy
 

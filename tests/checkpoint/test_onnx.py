@@ -355,7 +355,7 @@ def test_others_read_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_model_folder_is_exported_on_the_fly(tmp_path: Path) -> None:
-    from sesame.checkpoint.folder import save_parts
+    from sesame.checkpoint.saving import save_parts
 
     parts = taught({"a": CONFIGS["tag"], "b": CONFIGS["mean"]})
     save_parts(tmp_path, parts)
@@ -503,7 +503,7 @@ def test_vectors_from_a_folder(tmp_path: Path) -> None:
 
 
 def test_all_heads_of_a_folder(tmp_path: Path) -> None:
-    from sesame.checkpoint.folder import save_parts
+    from sesame.checkpoint.saving import save_parts
 
     parts = untaught()
     save_parts(tmp_path, parts)

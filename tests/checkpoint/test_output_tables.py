@@ -10,7 +10,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.batch import Batch
 from sesame.objectives import MaskedLMHead
 from sesame.objectives.decoder_head import DecoderHead

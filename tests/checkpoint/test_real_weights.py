@@ -21,7 +21,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import sesame
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.cli import app
 from sesame.data.batch import Batch
 from sesame.text import Tokenizer

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from sesame.backbones import Encoder, EncoderConfig
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.run import Run
 from sesame.errors import SesameError
 from sesame.files import tidy, whole_file, whole_folder, write_whole

@@ -7,7 +7,8 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from sesame.checkpoint.folder import load_parts, save_parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.examples import Example
 from sesame.pretraining.tokenizer_choice import framed_for
 from sesame.recipe import resolve

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
 from sesame.backbones import EncoderDecoder, EncoderDecoderConfig, EncoderHalf
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import Speech, speaker
 from sesame.data.batch import Batch
 from sesame.errors import SesameError

@@ -10,7 +10,8 @@ import transformers
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, processors
 
-from sesame.checkpoint.folder import load_parts, save_parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import Speech, answers, not_followed, speaker
 from sesame.errors import SesameError
 from sesame.generate import Settings

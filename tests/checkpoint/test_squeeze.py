@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import sesame
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.config import build
 from sesame.errors import SesameError
 from sesame.finetuning.run import Wishes, finetune

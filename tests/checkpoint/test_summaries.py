@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import Batch
 from tests.checkpoint.test_bert_parity import TINY, noisy
 

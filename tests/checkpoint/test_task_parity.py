@@ -20,7 +20,9 @@ from transformers import (
     MegatronBertConfig,
 )
 
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.tasks import share_pooler
 from sesame.data.batch import IGNORE
 from sesame.tasks import Item, Task, TaskConfig, build_task

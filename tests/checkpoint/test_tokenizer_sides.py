@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from sesame.checkpoint.folder import load_parts, save_parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.finetuning.framing import open_start
 from sesame.pretraining.tokenizer_choice import framed_for
 from sesame.recipe import resolve

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.backbones.fast import FastEncoder
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.batch import Batch
 from sesame.errors import SesameError
 from sesame.objectives import MaskedLMHead

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sesame.checkpoint.folder import load_parts, save_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.onnx.check import ask, random_batch
 from sesame.checkpoint.onnx.engine import OnnxEngine
+from sesame.checkpoint.saving import save_parts
 from tests.checkpoint.test_onnx import CONFIGS, taught, untaught
 from tests.cli.calling import Cli
 

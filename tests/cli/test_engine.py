@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sesame
-from sesame.checkpoint.folder import save_parts
+from sesame.checkpoint.saving import save_parts
 from tests.checkpoint.test_onnx import CONFIGS, taught, untaught
 from tests.cli.calling import Cli
 

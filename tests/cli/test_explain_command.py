@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sesame.checkpoint.folder import save_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.cli.explanations import _head_table
 from tests.cli.calling import Cli
 from tests.explain.explain_toys import TEXT, WORDS, toy

@@ -17,7 +17,9 @@ from sesame.backbones import (
     TransformerXL,
     TransformerXLConfig,
 )
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import Speech
 from sesame.evaluate.perplexity import Reading, Surprise, perplexity
 from sesame.objectives import MaskedLMHead

@@ -9,7 +9,8 @@ import torch
 
 import sesame
 from sesame.backbones import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import Speech
 from sesame.data.batch import Batch
 from sesame.errors import SesameError

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from sesame.backbones import Backbone, BiLMConfig, EncoderConfig, build_backbone
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.batch import Batch
 from sesame.data.readers import Document
 from sesame.errors import SesameError

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from sesame.backbones import SkipThoughtConfig, build_backbone
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from tests.cli.calling import Cli
 from tests.languages import word_tokenizer
 from tests.test_pictures import parts, translations

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.objectives import MaskedLMHead
 from tests.cli.calling import Cli
 from tests.tasks.toys import PLAIN, encoder, noise, toy_tokenizer

@@ -9,7 +9,8 @@ import torch
 
 import sesame
 from sesame.backbones import Backbone, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import Speech
 from sesame.errors import SesameError
 from sesame.evaluate.spoken import judge_answers
@@ -230,7 +231,7 @@ def test_no_temperature_means_greedy(cli: Cli, decoder: Path) -> None:
 
 def test_an_answer_is_one_line(cli: Cli, answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = [[sesame.tasks.speak.Said(f"one\ntwo {number}", 0.0, 0.0, True, [])] for number in range(2)]
-    monkeypatch.setattr(sesame.api.Loaded, "translate", lambda self, texts, **settings: said)
+    monkeypatch.setattr(sesame.Loaded, "translate", lambda self, texts, **settings: said)
     assert cli("translate", answers, "wa", "wb").fine().out == "one two 0\none two 1\n"
 
 

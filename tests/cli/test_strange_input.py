@@ -12,7 +12,9 @@ from safetensors.torch import load_file, save_file
 
 import sesame
 from sesame.backbones import Encoder, EncoderConfig
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.errors import SesameError
 from sesame.tasks import TaskConfig, build_task
 from tests.cli.calling import Cli

@@ -15,7 +15,8 @@ from sesame.data.answer_pack import AnswerPacker, BucketLoader, bucketed, plan_b
 from sesame.data.batch import IGNORE, Batch
 from sesame.data.build import build_pairs
 from sesame.data.loader import Loader
-from sesame.data.pack import Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from tests.languages import word_tokenizer
 

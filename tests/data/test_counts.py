@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from sesame.data.counts import count_table
-from sesame.data.pack import hold_out
+from sesame.data.parts import hold_out
 from tests.languages import store_of, word_tokenizer
 
 FRUIT, TOOLS = ["apple", "pear", "plum"], ["hammer", "saw", "drill"]

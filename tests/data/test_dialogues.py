@@ -16,7 +16,8 @@ from sesame.data.batch import IGNORE, Batch
 from sesame.data.build import build_store
 from sesame.data.dialogue_pack import DialoguePacker
 from sesame.data.dialogues import read_turns
-from sesame.data.pack import Part, Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import Part, hold_out
 from sesame.data.readers import read_documents
 from sesame.data.store import Store
 from sesame.errors import SesameError

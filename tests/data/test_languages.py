@@ -14,7 +14,6 @@ from sesame.data.batch import IGNORE, Batch
 from sesame.data.build import build_pairs, build_store
 from sesame.data.docstrings import harvest
 from sesame.data.languages import (
-    LanguagePacker,
     MixedLoader,
     Source,
     Turns,
@@ -25,7 +24,9 @@ from sesame.data.languages import (
     texts_by_language,
 )
 from sesame.data.loader import Loader
-from sesame.data.pack import Part, Specials, hold_out
+from sesame.data.pack import Packer, Specials
+from sesame.data.parts import Part, hold_out
+from sesame.data.translation_pack import TranslationPacker
 from sesame.errors import SesameError
 from sesame.objectives import MaskedLMHead, Vocab
 from sesame.objectives.mlm import MaskedLM, MaskedLMConfig
@@ -45,13 +46,13 @@ def pairs_part(lengths: list[tuple[int, int]], folder: Path) -> Part:
     return hold_out(build_pairs([folder / "pairs.tsv"], ("en", "ru"), TOKENIZER, folder, workers=1), 0, 0.0)[0]
 
 
-def draw(packer: LanguagePacker, epoch: int = 0) -> Batch:
+def draw(packer: Packer, epoch: int = 0) -> Batch:
     rows = np.arange(len(packer))
     return packer.draw(rows, chance.keys(chance.key(epoch), rows))
 
 
-def packed(part: Part, length: int, langs: tuple[int, ...] = (0, 1), reset: bool = True) -> LanguagePacker:
-    return LanguagePacker(part, "translations", length, SPECIALS, langs=langs, reset=reset, words=True)
+def packed(part: Part, length: int, langs: tuple[int, ...] = (0, 1), reset: bool = True) -> TranslationPacker:
+    return TranslationPacker(part, length, SPECIALS, langs=langs, reset=reset, words=True)
 
 
 @settings(max_examples=40, deadline=None)
@@ -99,7 +100,7 @@ def test_a_class_token_that_is_the_separator_too(tmp_path: Path) -> None:
     """As XLM's "</s>" is: the first side was taken to end at the class token."""
     part = pairs_part([(5, 6)] * 30, tmp_path)
     usual = draw(packed(part, 20))
-    batch = draw(LanguagePacker(part, "translations", 20, Specials(SEP, SEP, PAD), langs=(0, 1), reset=True))
+    batch = draw(TranslationPacker(part, 20, Specials(SEP, SEP, PAD), langs=(0, 1), reset=True))
     assert batch.langs is not None
     assert batch.positions is not None
     assert usual.langs is not None
@@ -142,7 +143,7 @@ def test_both_sides_of_real_text_are_masked_at_the_rate(tmp_path: Path) -> None:
     part = hold_out(store, 0, 0.0)[0]
     roles = tokenizer.ids()
     specials = Specials(roles["cls"], roles["sep"], roles["pad"])
-    clean = draw(LanguagePacker(part, "translations", 64, specials, langs=(0, 1), reset=True))
+    clean = draw(TranslationPacker(part, 64, specials, langs=(0, 1), reset=True))
     objective = MaskedLM(
         MaskedLMConfig(), MaskedLMHead(1, 1, len(tokenizer), "gelu", 1e-12), Vocab(len(tokenizer), roles)
     )
@@ -213,9 +214,7 @@ def test_a_mixed_loader_reads_each_source_epoch_by_epoch(tmp_path: Path) -> None
     """Every row of a language comes once an epoch, in steps of one source; ranks share a step as with one language."""
     texts = ["\n\n".join(f"{WORDS[start + i]} {WORDS[start + i]}" for i in range(24)) for start in (0, 100)]
     parts = [hold_out(store_of(text, TOKENIZER, tmp_path / str(n)), 0, 0.0)[0] for n, text in enumerate(texts)]
-    packers = [
-        LanguagePacker(part, "documents", 16, SPECIALS, langs=(lang,), reset=True) for lang, part in enumerate(parts)
-    ]
+    packers = [Packer(part, "documents", 16, SPECIALS, short=0.1, lang=lang) for lang, part in enumerate(parts)]
     basic = Loader(packers[0], 8, 4, 3, lambda batch, progress: batch)
     loader = mixed(basic, packers, [0.5, 0.5])
     seen: dict[int, Counter[int]] = {0: Counter(), 1: Counter()}

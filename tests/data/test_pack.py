@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from sesame import chance
 from sesame.data.batch import Batch
 from sesame.data.loader import Loader, one_shape
-from sesame.data.pack import Kind, Packer, Part, Specials, hold_out
+from sesame.data.pack import Kind, Packer, Specials
+from sesame.data.packers import packer_of
+from sesame.data.parts import Part, hold_out
 from sesame.errors import SesameError
 from tests.languages import store_of, word_tokenizer
 
@@ -58,7 +60,7 @@ shapes = st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size
 def test_examples_are_well_formed(
     tmp_path_factory: pytest.TempPathFactory, shape: list[list[int]], kind: Kind, length: int
 ) -> None:
-    packer = Packer(corpus(shape, tmp_path_factory.mktemp("pack")), kind, length, SPECIALS, words=True)
+    packer = packer_of(corpus(shape, tmp_path_factory.mktemp("pack")), kind, length, SPECIALS, words=True)
     batch = draw(packer)
     assert batch.ids.shape[1] <= length
     for row in range(batch.size):
@@ -88,7 +90,7 @@ def test_single_texts_lose_nothing(
     tmp_path_factory: pytest.TempPathFactory, shape: list[list[int]], length: int, kind: Kind
 ) -> None:
     part = corpus(shape, tmp_path_factory.mktemp("pack"))
-    packer = Packer(part, kind, length, SPECIALS)
+    packer = packer_of(part, kind, length, SPECIALS)
     batch = draw(packer)
     places = len(part.store.tokens) + len(shape) - 1
     whole = bodies(batch, length, places if kind == "blocks" else batch.size * (length - 2))
@@ -101,10 +103,10 @@ def test_single_texts_lose_nothing(
 def test_documents_never_meet_and_blocks_are_full(tmp_path: Path) -> None:
     shape = [[7, 5, 9], [30, 2], [4]] * 5
     part = corpus(shape, tmp_path)
-    apart = draw(Packer(part, "documents", 16, SPECIALS))
+    apart = draw(packer_of(part, "documents", 16, SPECIALS))
     for row in range(apart.size):
         assert apart.ids[row].tolist().count(SPECIALS.sep) == 1
-    full = draw(Packer(part, "blocks", 16, SPECIALS))
+    full = draw(packer_of(part, "blocks", 16, SPECIALS))
     assert full.full
     assert full.ids.shape[1] == 16
 
@@ -115,7 +117,7 @@ def test_short_rows_begin_as_full_ones_do(
     tmp_path_factory: pytest.TempPathFactory, shape: list[list[int]], length: int, kind: Kind
 ) -> None:
     part = corpus(shape, tmp_path_factory.mktemp("pack"))
-    full, short = (draw(Packer(part, kind, length, SPECIALS, short=share)) for share in (0.0, 1.0))
+    full, short = (draw(packer_of(part, kind, length, SPECIALS, short=share)) for share in (0.0, 1.0))
     for row in range(full.size):
         whole, cut = (batch.ids[row, 1 : int(batch.lengths[row]) - 1].tolist() for batch in (full, short))
         assert cut
@@ -126,18 +128,18 @@ def test_short_rows_begin_as_full_ones_do(
 @pytest.mark.parametrize("kind", ["sentences", "documents", "blocks"])
 def test_as_many_rows_are_short_as_asked(tmp_path: Path, kind: Kind) -> None:
     part = corpus([[5] * 400 for _ in range(10)], tmp_path)
-    lengths = draw(Packer(part, kind, 52, SPECIALS, short=0.3)).lengths
+    lengths = draw(packer_of(part, kind, 52, SPECIALS, short=0.3)).lengths
     assert 0.2 < (lengths < 52).double().mean() < 0.4
     assert lengths.min() < 15
     if kind != "blocks":  # whole sentences, if there is room for one
         assert all((int(size) - 2) % 5 == 0 for size in lengths if size > 7)
-    assert draw(Packer(part, kind, 52, SPECIALS)).lengths.min() == 52
+    assert draw(packer_of(part, kind, 52, SPECIALS)).lengths.min() == 52
 
 
 @pytest.mark.parametrize("kind", ["pairs", "sentences", "blocks"])
 def test_batches_of_any_lengths_become_one_shape(tmp_path: Path, kind: Kind) -> None:
     """Otherwise a GPU would meet a new shape, half a minute of compilation, somewhere in the run."""
-    packer = Packer(corpus([[5] * 300 for _ in range(12)], tmp_path), kind, 52, SPECIALS, short=0.2, fixed=True)
+    packer = packer_of(corpus([[5] * 300 for _ in range(12)], tmp_path), kind, 52, SPECIALS, short=0.2, fixed=True)
     plain = Loader(packer, 64, 64, 0, lambda batch, progress: batch)
     unpad, anchor = one_shape(plain, 52)
     loader = replace(plain, unpad=unpad, anchor=anchor)
@@ -151,7 +153,7 @@ def test_batches_of_any_lengths_become_one_shape(tmp_path: Path, kind: Kind) -> 
 
 def test_pairs_are_half_true_and_never_from_the_same_document(tmp_path: Path) -> None:
     part = corpus([[6] * 35 for _ in range(15)], tmp_path)
-    packer = Packer(part, "pairs", 40, SPECIALS, short=0.1)
+    packer = packer_of(part, "pairs", 40, SPECIALS, short=0.1)
     labels, lengths = [], []
     for epoch in range(6):
         batch = draw(packer, epoch)
@@ -171,11 +173,11 @@ def test_pairs_are_half_true_and_never_from_the_same_document(tmp_path: Path) ->
 
 def test_whole_corpus_of_one_document_has_no_pairs(tmp_path: Path) -> None:
     with pytest.raises(SesameError, match="at least two documents"):
-        Packer(corpus([[5, 5, 5]], tmp_path), "pairs", 16, SPECIALS)
+        packer_of(corpus([[5, 5, 5]], tmp_path), "pairs", 16, SPECIALS)
 
 
 def test_drawing_depends_on_row_and_key_alone(tmp_path: Path) -> None:
-    packer = Packer(corpus([[6] * 12 for _ in range(10)], tmp_path), "pairs", 24, SPECIALS)
+    packer = packer_of(corpus([[6] * 12 for _ in range(10)], tmp_path), "pairs", 24, SPECIALS)
     rows = np.arange(len(packer))
     keys = chance.keys(5, rows)
     together = packer.draw(rows, keys)
@@ -201,7 +203,7 @@ def test_held_out_text_is_apart(tmp_path: Path) -> None:
 
 
 def test_rows_know_their_source(tmp_path: Path) -> None:
-    packer = Packer(corpus([[6] * 5 for _ in range(5)], tmp_path), "documents", 16, SPECIALS)
+    packer = packer_of(corpus([[6] * 5 for _ in range(5)], tmp_path), "documents", 16, SPECIALS)
     lines = [int(packer.source(row).rsplit(":", 1)[1]) for row in range(len(packer))]
     assert lines == sorted(lines)
     assert set(lines) == {1, 7, 13, 19, 25}
@@ -216,7 +218,7 @@ def test_blocks_never_reach_into_held_out_documents(tmp_path: Path) -> None:
         kept = chance_of.random(30) < 0.7
         kept[0] = True
         some = Part(part.store, part.documents[kept])
-        packer = Packer(some, "blocks", 16, SPECIALS)
+        packer = packer_of(some, "blocks", 16, SPECIALS)
         batch = draw(packer)
         bounds = np.asarray(some.store.sentences)[some.documents]
         allowed = np.concatenate([np.asarray(some.store.tokens[first:last]) for first, last in bounds])

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from sesame.cli.answers import numbered_lines
 from sesame.data import readers
-from sesame.data.readers import LONGEST_DOCUMENT, Document, corpus_files, corpus_size, read_documents, read_texts
+from sesame.data.corpus_files import corpus_files, corpus_size
+from sesame.data.readers import LONGEST_DOCUMENT, Document, read_documents, read_texts
 from sesame.errors import SesameError
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {

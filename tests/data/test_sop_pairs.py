@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sesame import chance
-from sesame.data.pack import Packer, Part
+from sesame.data.pack import Packer
+from sesame.data.packers import packer_of
+from sesame.data.parts import Part
 from sesame.errors import SesameError
 from tests.data.test_pack import SPECIALS, corpus, draw, shapes
 
 
 def packed(part: Part, length: int, short: float = 0.1) -> Packer:
-    return Packer(part, "orders", length, SPECIALS, short=short, words=True)
+    return packer_of(part, "orders", length, SPECIALS, short=short, words=True)
 
 
 def owners(part: Part) -> dict[int, int]:

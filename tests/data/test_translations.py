@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sesame.data.build import build_pairs
-from sesame.data.parallel import Counted, Pair, check_languages, find_columns, named_fields, read_pairs
+from sesame.data.parallel import Counted, Pair, read_pairs
+from sesame.data.parallel_columns import check_languages, find_columns, named_fields
 from sesame.errors import SesameError
 from tests.languages import word_tokenizer
 

@@ -15,7 +15,9 @@ from sesame.data.batch import IGNORE
 from sesame.data.build import build_store
 from sesame.data.docstrings import documents
 from sesame.data.entity_files import read_entities
-from sesame.data.pack import Packer, Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.packers import packer_of
+from sesame.data.parts import hold_out
 from sesame.data.store import Store
 from sesame.data.unit_files import Units, named_units, wanted_entities
 from sesame.errors import SesameError
@@ -61,7 +63,7 @@ def test_masks_hide_whole_units(store: Store, tokenizer: Tokenizer, units: str, 
     starts = Units(tokenizer, entities).starts(store, units)  # type: ignore[arg-type]
     assert starts is not None
     specials = Specials(tokenizer.id("cls"), tokenizer.id("sep"), tokenizer.id("pad"))
-    packer = Packer(hold_out(store, 0, 0.0)[0], packing, 128, specials, words=True, units=starts)  # type: ignore[arg-type]
+    packer = packer_of(hold_out(store, 0, 0.0)[0], packing, 128, specials, words=True, units=starts)  # type: ignore[arg-type]
     rows = np.arange(min(600, len(packer)))
     batch = packer.draw(rows, chance.keys(7, rows))
     head = MaskedLMHead(8, 8, len(tokenizer), "gelu", 1e-12)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sesame.doctor import repeats
 from sesame.doctor import text as checkup
 from sesame.doctor.scripts import script_of, script_shares
 from sesame.doctor.text import Checked, check_text
@@ -116,8 +117,8 @@ def test_repeats(tmp_path: Path) -> None:
 
 
 def test_repeats_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "MOST_HASHES", 1000)
-    found = checkup._Repeated()
+    monkeypatch.setattr(repeats, "MOST_HASHES", 1000)
+    found = repeats.Repeated()
     for number in range(20_000):
         found.add(f"paragraph {number % 10_000}")
     assert len(found.hashes) < 1000

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.errors import SesameError
 from sesame.evaluate.judge import judge
 from sesame.evaluate.results import tables

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sesame.evaluate import plots, report
-from sesame.evaluate.plots import few_labels, most_confused, number, shown, tidy_curve
+from sesame.evaluate import html, plots
+from sesame.evaluate.few_labels import few_labels
+from sesame.evaluate.plots import most_confused, tidy_curve
 from sesame.evaluate.report import write_report
+from sesame.evaluate.wording import number, shown
 
 EVIL = "<script>alert('x')</script> & \"q\" $\\frac{1}{0}$ --> ]]>"
 SCRIPTS = ["доставка", "退款申请", "إرجاع", "ภาษาไทย", "नमस्ते", "🙂", "a\x00b\ud800", ""]
@@ -270,7 +272,7 @@ def test_the_colors_can_be_read() -> None:
         linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    for block in re.findall(r":root\{(--paper.*?)\}", report._STYLE, flags=re.DOTALL):
+    for block in re.findall(r":root\{(--paper.*?)\}", html.STYLE, flags=re.DOTALL):
         colors = dict(re.findall(r"--(\w+):(#\w+)", block))
         for ground in ("paper", "card"):
             for ink in ("ink", "muted", "accent", "warm", "good"):
@@ -322,7 +324,7 @@ def test_few_labels_is_one_svg_with_one_color_a_method(tmp_path: Path) -> None:
 
 
 def test_reading_the_modules_costs_no_matplotlib() -> None:
-    code = "import sys, sesame.evaluate.report; print('matplotlib' in sys.modules)"
+    code = "import sys, sesame.evaluate.report, sesame.evaluate.few_labels; print('matplotlib' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
 

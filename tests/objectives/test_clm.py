@@ -11,7 +11,7 @@ from sesame.backbones import Encoder, EncoderConfig
 from sesame.backbones.fast import FastEncoder
 from sesame.backbones.flops import flops_per_token
 from sesame.backbones.work import Work
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import IGNORE, Batch
 from sesame.errors import SesameError
 from sesame.nn.attention import core

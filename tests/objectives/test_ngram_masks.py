@@ -90,7 +90,9 @@ def test_whole_words_up_to_the_rate() -> None:
         inside = set(words[row][found[row]].tolist())
         assert 0 not in inside
         most = max(1, round(0.15 * int(batch.lengths[row])))
-        if bool((torch.bincount(words[row])[1:] <= most).any()):  # in a row of longer words alone, parts of them are hidden
+        if bool(
+            (torch.bincount(words[row])[1:] <= most).any()
+        ):  # in a row of longer words alone, parts of them are hidden
             assert torch.equal(found[row], torch.isin(words[row], torch.tensor(sorted(inside), dtype=torch.long)))
         assert int(found[row].sum()) <= most
     share = found.sum() / batch.lengths.sum()

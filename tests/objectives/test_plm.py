@@ -12,7 +12,8 @@ from sesame import chance
 from sesame.backbones import XLNet, XLNetConfig
 from sesame.data.batch import IGNORE, Batch
 from sesame.data.loader import Loader
-from sesame.data.pack import Packer, Specials, hold_out
+from sesame.data.pack import Packer, Specials
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from sesame.objectives import Vocab, build, orders
 from sesame.objectives.mlm import MaskedLMConfig

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from sesame.api import load
 from sesame.checkpoint.run import Run
+from sesame.opening import load
 from sesame.serve.bodies import BODIES
 from tests.page.conftest import PHONE, WIDE
 from tests.page.test_page_panels import panel, send

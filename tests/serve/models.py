@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from sesame.backbones import Backbone, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import Speech
 from sesame.objectives import MaskedLMHead, PairHead
 from sesame.objectives.decoder_head import DecoderHead

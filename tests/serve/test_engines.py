@@ -6,10 +6,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 import sesame
-from sesame.api import Loaded
 from sesame.data.examples import Example
 from sesame.errors import SesameError
 from sesame.explain.near_words import near_words, occurrence
+from sesame.loaded import Loaded
 from sesame.serve.app import make_app
 from sesame.serve.models import open_models
 from tests.cli.calling import Cli

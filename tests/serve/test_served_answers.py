@@ -11,10 +11,10 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from sesame.api import Loaded
 from sesame.checkpoint.speech import voice_of
 from sesame.data.batch import Batch
 from sesame.explain.alignment import align
+from sesame.loaded import Loaded
 from sesame.serve.app import make_app
 from sesame.serve.limits import Limits
 from sesame.serve.models import Served, open_models

@@ -8,9 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sesame.api import Loaded, load
 from sesame.data.examples import Example
+from sesame.loaded import Loaded
 from sesame.nn.steady import Steady, row_sums
+from sesame.opening import load
 from tests.serve.models import TASKS, reader
 
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from sesame.backbones import Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.speech import Speech, speaker
 from sesame.data.batch import Batch
 from sesame.data.examples import Example

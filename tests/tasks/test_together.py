@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 import sesame
 from sesame import fewer_bits
-from sesame.api import Loaded
 from sesame.backbones.fast import FastEncoder
 from sesame.checkpoint.folder import Parts
 from sesame.data.examples import Example
 from sesame.errors import SesameError
+from sesame.loaded import Loaded
 from sesame.objectives import MaskedLMHead
 from sesame.tasks import TaskConfig, build_task
+from sesame.tasks.embed_windows import windows_of
 from sesame.tasks.fill import Filled
 from sesame.tasks.streams import LEAST, TOKENS, even, side_by_side
 from tests.tasks.toys import GOOD, PLAIN, encoder, noise, start_folder, toy_tokenizer
@@ -207,7 +208,7 @@ def test_bad_wishes_are_one_sentence(tmp_path: Path, wishes: dict[str, str], par
 def test_a_slow_wish_is_granted_but_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sesame.api.cpu_has", lambda what: False)
+    monkeypatch.setattr("sesame.opening.cpu_has", lambda what: False)
     loaded = sesame.load(start_folder(tmp_path / "start"), "cpu", precision="bf16", accept=True)
     assert "fp32 is faster here" in capsys.readouterr().err
     assert loaded.embed("w1 w2").shape == (1, 16)
@@ -217,7 +218,7 @@ def test_windows_of_a_text_that_begins_like_the_template() -> None:
     """The class token of the text was taken for the template's: no window had its own, and each had a word too many."""
     loaded = model()
     text = "[CLS] " + " ".join(WORDS[at % len(WORDS)] for at in range(200))
-    (windows,) = loaded._windows([text])
+    (windows,) = windows_of(loaded.tokenizer, [text], loaded.limit)
     cls, sep = loaded.tokenizer.id("cls"), loaded.tokenizer.id("sep")
     assert len(windows) > 2
     assert all((window.ids[0], window.ids[-1]) == (cls, sep) for window in windows)

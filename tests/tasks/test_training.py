@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from sesame.backbones import SkipThought, SkipThoughtConfig
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.batch import Batch, Targets
 from sesame.data.examples import Example
 from sesame.errors import SesameError

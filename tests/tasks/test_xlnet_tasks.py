@@ -13,7 +13,9 @@ from transformers import XLNetConfig as TheirConfig
 
 import sesame
 from sesame.backbones import XLNet, XLNetConfig
-from sesame.checkpoint.folder import Parts, load_parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.examples import Answer, Example
 from sesame.finetuning.run import Wishes, finetune
 from sesame.finetuning.transfer import fitted, resolve_transfer, task_config

@@ -12,7 +12,8 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from sesame.backbones import Encoder, EncoderConfig
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.data.examples import Answer, Example
 from sesame.tasks import Task, TaskConfig, build_task
 from sesame.tasks.windows import Inputs

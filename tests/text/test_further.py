@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.text import Tokenizer
 from tests.text.test_load import BERT_VOCAB, write_json, write_vocab
 

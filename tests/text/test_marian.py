@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import transformers
 
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.build import build_pairs, build_store
 from sesame.errors import SesameError
 from sesame.text import Tokenizer

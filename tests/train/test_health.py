@@ -12,7 +12,7 @@ from benchmarks.kill_resume import make_text
 from safetensors.torch import load_file
 from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
 
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.errors import SesameError
 from sesame.objectives.base import Term

@@ -11,7 +11,9 @@ from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.data.batch import Batch
 from sesame.data.loader import Loader
-from sesame.data.pack import Packer, Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.packers import packer_of
+from sesame.data.parts import hold_out
 from sesame.data.store import Store
 from sesame.objectives import Vocab, build
 from sesame.objectives.clm import CausalLMConfig
@@ -61,7 +63,7 @@ def learn(
     train, valid = hold_out(store, 0, 0.05)
     specials = Specials(tokenizer.id("cls"), tokenizer.id("sep"), tokenizer.id("pad"))
     words = model.objective.needs_words
-    packer, kept = (Packer(part, packing, length, specials, words=words) for part in (train, valid))  # type: ignore[arg-type]
+    packer, kept = (packer_of(part, packing, length, specials, words=words) for part in (train, valid))  # type: ignore[arg-type]
     loader = Loader(packer, 64, 64, 0, model.objective.corrupt)
     rows = np.arange(len(kept))
     batches = [model.objective.corrupt(kept.draw(rows, chance.keys(1, rows)))]

@@ -14,7 +14,9 @@ from sesame import chance
 from sesame.backbones import Encoder, EncoderConfig
 from sesame.data.batch import Batch
 from sesame.data.loader import Loader
-from sesame.data.pack import Packer, Specials, hold_out
+from sesame.data.pack import Packer, Specials
+from sesame.data.packers import packer_of
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from sesame.objectives import Vocab, build
 from sesame.objectives.mlm import MaskedLMConfig
@@ -39,7 +41,7 @@ def packer(tmp_path_factory: pytest.TempPathFactory) -> Packer:
     store = store_of(topics.text(60, 9, 6, seed=1), tokenizer, tmp_path_factory.mktemp("loop"))
     part, _ = hold_out(store, 0, 0.0)
     specials = Specials(tokenizer.id("cls"), tokenizer.id("sep"), tokenizer.id("pad"))
-    return Packer(part, "pairs", 40, specials, short=0.5)
+    return packer_of(part, "pairs", 40, specials, short=0.5)
 
 
 def small_model(dtype: torch.dtype = torch.float64, dropout: float = 0.0) -> Model:

@@ -87,3 +87,8 @@ def kept(module: nn.Module) -> dict[str, Tensor]:
     found = {name: parameter.detach() for name, parameter in module.named_parameters()}
     lasting = module.state_dict()
     return found | {name: buffer for name, buffer in module.named_buffers() if name in lasting}
+
+
+def belongs(name: str, heads: set[str]) -> bool:
+    """Whether a parameter is one of these heads."""
+    return any(name.startswith(f"{head}.") for head in heads)

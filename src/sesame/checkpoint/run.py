@@ -28,7 +28,8 @@ from typing import IO, Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from sesame.checkpoint.folder import Parts, save_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.saving import save_parts
 from sesame.checkpoint.shards import read_shards, write_shards
 from sesame.config import dump_toml, read_toml
 from sesame.errors import SesameError

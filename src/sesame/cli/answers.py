@@ -65,7 +65,8 @@ def _standard_input() -> Iterator[tuple[str, str]]:
 
 def _lines(file: Path, tables: bool) -> Iterator[tuple[str, str]]:
     """Every line of a text, or the texts of JSON lines and Parquet."""
-    from sesame.data.readers import file_kind, read_texts
+    from sesame.data.corpus_files import file_kind
+    from sesame.data.readers import read_texts
     from sesame.data.streams import lines
     from sesame.errors import SesameError
 

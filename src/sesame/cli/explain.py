@@ -154,7 +154,7 @@ def _in_context(
     hide: bool,
     device: str,
 ) -> "tuple[list[Occurrence], Near, Numbers]":
-    from sesame.checkpoint.folder import load_parts
+    from sesame.checkpoint.loading import load_parts
     from sesame.checkpoint.reading import reading
     from sesame.data.readers import read_documents
     from sesame.errors import SesameError

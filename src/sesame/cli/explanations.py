@@ -59,7 +59,7 @@ def show(what: str, wanted: Wanted) -> None:
         if wanted.out.suffix.lower() not in (".html", ".png", ".svg"):
             raise SesameError(f"--out {wanted.out}: must end in .html, .png or .svg")
         check_new(wanted.out)
-    from sesame.checkpoint.folder import load_parts
+    from sesame.checkpoint.loading import load_parts
     from sesame.train.precision import choose_machine
 
     parts = load_parts(wanted.model)

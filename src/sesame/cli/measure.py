@@ -17,7 +17,7 @@ def surprise(
 ) -> None:
     """How unexpected texts are."""
     from sesame.backbones import BiLM
-    from sesame.checkpoint.folder import load_parts
+    from sesame.checkpoint.loading import load_parts
     from sesame.data.readers import read_documents
     from sesame.evaluate.both_ways import both_ways
     from sesame.evaluate.perplexity import Reading, check_reads, perplexity

@@ -43,7 +43,7 @@ def convert(
     Example: sesame convert runs/topics --to onnx --precision int8 --out topics-onnx
     Example: sesame convert runs/en-de --to ctranslate2 --precision int8 --out en-de-fast
     """
-    from sesame.checkpoint.folder import check_fit, load_parts
+    from sesame.checkpoint.loading import check_fit, load_parts
     from sesame.cli.show import check_new
     from sesame.config import unknown
     from sesame.errors import SesameError
@@ -135,7 +135,7 @@ def expand(
 
 
 def _rewrite(parts: Any, out: Path) -> None:
-    from sesame.checkpoint.folder import save_parts
+    from sesame.checkpoint.saving import save_parts
     from sesame.files import whole_folder
     from sesame.progress import say
 

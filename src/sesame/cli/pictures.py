@@ -36,7 +36,7 @@ def alignment(
     Example: sesame picture alignment runs/en-de "A dog runs." --out dog.png
     """
     _check(out)
-    from sesame.checkpoint.folder import load_parts
+    from sesame.checkpoint.loading import load_parts
     from sesame.explain.alignment import align
     from sesame.explain.drawing import draw_alignment
     from sesame.train.precision import choose_machine

@@ -11,9 +11,9 @@ import typer
 
 from sesame.cli.show import check_new
 from sesame.data.conll import has_tags
+from sesame.data.corpus_files import TEXT
 from sesame.data.examples import Example
 from sesame.data.labelled import has_text, read_labelled
-from sesame.data.readers import TEXT
 from sesame.data.tables import TABLES, inner_suffix
 from sesame.errors import SesameError
 from sesame.files import write_whole

@@ -48,7 +48,7 @@ def tokenizer(
     Example: sesame tokenizer corpus.txt.xz --kind wordpiece --size 16384 --out my-tokenizer
     """
     from sesame.cli.show import check_new
-    from sesame.data.readers import corpus_files
+    from sesame.data.corpus_files import corpus_files
     from sesame.data.vocabulary import tokenizer_from
     from sesame.errors import SesameError
     from sesame.files import whole_folder

@@ -177,10 +177,10 @@ def predict(
 
     Example: sesame predict runs/tickets "My card was swallowed" --json
     """
-    from sesame.api import load
     from sesame.cli.answers import numbered_lines
     from sesame.cli.predictions import answered, check_out, examples_of, is_table, write_replies
     from sesame.errors import SesameError
+    from sesame.opening import load
 
     check_out(out)
     loaded = load(model, device, engine, precision, accept)

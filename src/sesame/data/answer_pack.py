@@ -19,7 +19,8 @@ from sesame import chance
 from sesame.data.batch import IGNORE, Batch, Targets
 from sesame.data.loader import Loader
 from sesame.data.order import locate
-from sesame.data.pack import Packer, Part, Specials
+from sesame.data.pack import Packer, Specials
+from sesame.data.parts import Part
 from sesame.data.plan import Ints
 from sesame.errors import SesameError
 from sesame.progress import say

@@ -18,9 +18,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from sesame.data.corpus_files import corpus_files, file_kind
 from sesame.data.encode import DocumentEncoder, EncodedDocuments
-from sesame.data.parallel import Counted, named_fields, read_pairs
-from sesame.data.readers import Document, corpus_files, file_kind, read_documents
+from sesame.data.parallel import Counted, read_pairs
+from sesame.data.parallel_columns import named_fields
+from sesame.data.readers import Document, read_documents
 from sesame.data.store import FORMAT, Store
 from sesame.data.sums import content_sums, stamp
 from sesame.data.workers import Workers

@@ -10,7 +10,7 @@ a small budget, the long plateau on which it learns which words go together (doc
 import numpy as np
 import numpy.typing as npt
 
-from sesame.data.pack import Part
+from sesame.data.parts import Part
 
 WINDOW = 8  # tokens to each side
 TOKENS = 5_000_000  # more text moves the vectors little

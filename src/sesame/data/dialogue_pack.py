@@ -21,7 +21,9 @@ import torch
 
 from sesame import chance
 from sesame.data.batch import IGNORE, Batch, Targets
-from sesame.data.pack import Packer, Part, Pieces, Specials
+from sesame.data.pack import Packer, Specials
+from sesame.data.parts import Part
+from sesame.data.pieces import Pieces
 from sesame.data.plan import Ints
 from sesame.data.units import sequence_keys
 from sesame.errors import SesameError

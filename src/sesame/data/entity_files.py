@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sesame.data.readers import JSON_LINES, LONGEST_JSON_LINE
+from sesame.data.corpus_files import JSON_LINES
+from sesame.data.readers import LONGEST_JSON_LINE
 from sesame.data.streams import PACKED, lines
 from sesame.errors import SesameError
 

@@ -1,12 +1,11 @@
-"""Texts in several languages: which language a step takes, and what its batches say about languages.
+"""Texts in several languages: which language a step takes.
 
 Paper: Conneau & Lample 2019, "Cross-lingual Language Model Pretraining" (https://arxiv.org/abs/1901.07291), section 3.1;
 code: facebookresearch/XLM.
 Idea: a step takes one source, a language or the translations between two. Small languages come more often than their share:
     q_i = p_i^a / sum_j p_j^a,   p_i = the share of language i in the text
 Translations, if there are any, take a fixed share of the steps (in the authors' code every other step), divided by the same
-law. Batches carry the language of every token; the second side of a translation counts its positions from 0 again, so that
-the two sides stand over each other.
+law. Batches carry the language of every token (`Packer`, `translation_pack.py`).
 What is unusual: nothing remembers what was drawn. The source of a step is a hash of (seed, step), and how many earlier steps
 took it is counted in a table of all sources so far, made in 50 ms for a million steps. So every language is read epoch by
 epoch, each row once, and a run goes on after a crash as if nothing had happened. (Drawing rows with replacement would need
@@ -15,18 +14,17 @@ no table, but leaves a third of a small language unread in every epoch.)
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from sesame import chance
 from sesame.data.batch import Batch
 from sesame.data.loader import Loader
-from sesame.data.pack import Kind, Packer, Part, Specials
-from sesame.data.plan import Ints
+from sesame.data.pack import Packer
+from sesame.data.parts import Part
 from sesame.errors import SesameError
 
 NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_]*)=(.+)", re.DOTALL)
@@ -160,28 +158,3 @@ def mixed(basic: Loader, packers: Sequence[Packer], shares: Sequence[float]) -> 
     """A loader like `basic`, from all these packers by these shares."""
     settings = {item.name: getattr(basic, item.name) for item in fields(basic)}
     return MixedLoader(**settings, packers=tuple(packers), turns=Turns(shares, basic.seed))
-
-
-class LanguagePacker(Packer):
-    """A packer that says which language stands where; with `reset`, the second of two counts its positions from 0."""
-
-    def __init__(
-        self, part: Part, kind: Kind, length: int, specials: Specials, *, langs: tuple[int, ...], reset: bool,
-        short: float = 0.1, words: bool = False, fixed: bool = False, units: npt.NDArray[np.uint8] | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(part, kind, length, specials, short=short, words=words, fixed=fixed, units=units)
-        self.langs, self.reset = langs, reset
-
-    def draw(self, rows: Ints, keys: chance.Words) -> Batch:
-        batch = super().draw(rows, keys)
-        if len(self.langs) == 1:
-            return replace(batch, langs=torch.full_like(batch.ids, self.langs[0]))
-        swapped = torch.from_numpy(self.swapped(keys))[:, None]
-        one, other = self.langs
-        first, second = torch.where(swapped, other, one), torch.where(swapped, one, other)
-        places = torch.arange(batch.ids.shape[1])[None, :]
-        text = batch.ids[:, self.front :]  # a class token may be the separator too, as XLM's is; text holds none
-        start = (text == self.specials.sep).long().argmax(1, keepdim=True) + 1 + self.front
-        langs = torch.where(places < start, first, second)
-        positions = torch.where(places < start, places, places - start) if self.reset else None
-        return replace(batch, langs=langs, positions=positions)

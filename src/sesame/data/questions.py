@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sesame.data.parallel import GUESSES, Counted, Pair
+from sesame.data.parallel import Counted, Pair
+from sesame.data.parallel_columns import GUESSES
 from sesame.data.tables import TABLES, Table, fold, inner_suffix, read_table
 from sesame.errors import SesameError
 

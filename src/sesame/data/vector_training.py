@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from sesame.config import unknown
+from sesame.data.corpus_files import corpus_size
 from sesame.data.glove import Ints, count_pairs, train_glove
 from sesame.data.plain_words import words_of
-from sesame.data.readers import corpus_size, read_documents
+from sesame.data.readers import read_documents
 from sesame.data.vectors import Vectors
 from sesame.errors import SesameError
 from sesame.progress import Bar, bar, say

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from sesame.data.readers import corpus_size, read_documents
+from sesame.data.corpus_files import corpus_size
+from sesame.data.readers import read_documents
 from sesame.progress import bar, say
 from sesame.text import Tokenizer
 from sesame.text.template import Template

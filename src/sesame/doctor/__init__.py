@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from sesame.data.readers import corpus_files, corpus_size
+from sesame.data.corpus_files import corpus_files, corpus_size
 from sesame.doctor.findings import text_findings, tokenizer_findings
 from sesame.doctor.report import Report
 from sesame.doctor.text import check_text

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sesame.backbones import Backbone
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.data.examples import Example
 from sesame.data.labelled import read_labelled
 from sesame.errors import SesameError

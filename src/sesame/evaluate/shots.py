@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sesame import chance
-from sesame.checkpoint.folder import load_parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.speech import speaker, voice_of
 from sesame.data.examples import Example
 from sesame.data.labelled import read_labelled

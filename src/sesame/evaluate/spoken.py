@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.speech import Speech, answers, not_followed, together
 from sesame.config import read_toml
 from sesame.data.languages import PAIRED
-from sesame.data.parallel import Counted, find_columns, has_fields, named_fields, read_pairs
+from sesame.data.parallel import Counted, read_pairs
+from sesame.data.parallel_columns import find_columns, has_fields, named_fields
 from sesame.data.questions import fields_of, is_template, read_questions
 from sesame.data.trees import ANY, Tree, delinearize
 from sesame.errors import SesameError

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sesame.evaluate.plots import clean
+from sesame.evaluate.wording import clean
 from sesame.explain.occurrences import Occurrence
 from sesame.explain.senses import Near, Numbers
 from sesame.files import write_whole

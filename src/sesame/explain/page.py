@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from sesame.errors import SesameError
-from sesame.evaluate.plots import clean
+from sesame.evaluate.wording import clean
 from sesame.explain.attention import CAPTION, Maps
 from sesame.explain.attribution import Attribution
 from sesame.explain.heads import Ablation

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from sesame.backbones import LSTM, BiLM, Encoder, SkipThought, TransformerXL, XLNet
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.data.corpus_files import corpus_files
 from sesame.data.examples import Example
-from sesame.data.readers import corpus_files, read_documents
+from sesame.data.readers import read_documents
 from sesame.data.streams import whole_lines
 from sesame.data.tables import TABLES, TEXTS, fold, inner_suffix, read_table
 from sesame.errors import SesameError

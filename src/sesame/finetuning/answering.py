@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from sesame.checkpoint.cards import answer_card
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.run import Run
 from sesame.checkpoint.speech import answer_frame
 from sesame.config import parse_setting, says_steps
 from sesame.data.answer_pack import AnswerPacker, plan_batches
 from sesame.data.build import build_pairs
 from sesame.data.cache import cache_folder
-from sesame.data.pack import Specials, hold_out
+from sesame.data.pack import Specials
+from sesame.data.parts import hold_out
 from sesame.errors import SesameError
 from sesame.evaluate.spoken import Sides, answer_all, check_metric, open_answering, score_answers
 from sesame.evaluate.statistics import summary

@@ -19,7 +19,8 @@ import torch
 
 from sesame import chance
 from sesame.backbones.grow import grow
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.reading import reading
 from sesame.errors import SesameError
 from sesame.text import Tokenizer

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from sesame import chance
 from sesame.backbones import Backbone, Encoded
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.run import Run
 from sesame.checkpoint.tasks import share_pooler
 from sesame.data.batch import Batch

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sesame.checkpoint.cards import task_card
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.evaluate.baselines import baselines
 from sesame.evaluate.results import collect
 from sesame.evaluate.scoring import figure, gold_of, score

@@ -16,7 +16,7 @@ run of one process, whatever their number. Adapting to unlabelled text is a pre-
 
 from pathlib import Path
 
-from sesame.checkpoint.folder import check_there
+from sesame.checkpoint.loading import check_there
 from sesame.checkpoint.run import Run
 from sesame.errors import SesameError
 from sesame.finetuning.adaptation import text_of

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sesame import chance
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.run import Run
 from sesame.data.split import alike
 from sesame.evaluate.results import tune

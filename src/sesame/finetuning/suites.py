@@ -19,8 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sesame.evaluate.report import metric_name
 from sesame.evaluate.statistics import summary
+from sesame.evaluate.wording import metric_name
 from sesame.files import read_json, write_json, write_whole
 from sesame.finetuning.run import finetune
 from sesame.finetuning.suite_files import GLUE, Entry, columns_of, plan

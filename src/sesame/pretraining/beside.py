@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.errors import SesameError
 from sesame.objectives.base import Objective
 from sesame.progress import say

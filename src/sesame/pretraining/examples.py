@@ -9,12 +9,13 @@ from sesame import chance
 from sesame.backbones.work import Work
 from sesame.data.answer_pack import AnswerPacker, Frame, bucketed
 from sesame.data.batch import Batch
-from sesame.data.dialogue_pack import DialoguePacker
-from sesame.data.languages import LanguagePacker, mixed, source_shares
+from sesame.data.languages import Source, mixed, source_shares
 from sesame.data.loader import STAIRS, Loader, one_shape
-from sesame.data.neighbor_pack import NeighborPacker
 from sesame.data.order import locate
-from sesame.data.pack import NoExample, Packer, Part, Specials
+from sesame.data.pack import NoExample, Packer, Specials
+from sesame.data.packers import packer_of
+from sesame.data.parts import Part
+from sesame.data.translation_pack import TranslationPacker
 from sesame.data.unit_files import Units, hidden_whole
 from sesame.objectives.model import Model
 from sesame.pretraining.mixture import Mixture, parts_of
@@ -42,46 +43,52 @@ class Examples:
 
     def packers(self, part: Part | Mixture, stage: Stage) -> list[Packer]:
         """One for each source of a mixture."""
-        if self.frame is not None:  # pairs: the model may be a stranger, whose end token is no separator
-            specials = Specials(None, self.frame.end[0], self.tokenizer.id("pad"))
-        else:
-            cls = None if self.recipe.tokenizer.template == "end" else self.tokenizer.id("cls")
-            # A separator says that a document ends. GPT is asked for it, so it must not stand where a block is merely cut.
-            cut = self.recipe.continues and stage.packing == "blocks"
-            specials = Specials(cls, self.tokenizer.id("sep"), self.tokenizer.id("pad"), end=not cut)
-        kind = hidden_whole(stage, self.model.objective.needs_words)
-        more: dict[str, Any] = {"words": kind not in ("", "pieces"), "fixed": self.machine.device.type == "cuda"}
-        if isinstance(part, Part):
-            more["units"] = self.units.starts(part.store, kind)
-            assert stage.packing != "answers", "answers come from pairs, which are a mixture"
-            if stage.packing == "dialogues":
-                return [DialoguePacker(part, stage.length, specials, **more)]
-            if stage.packing == "neighbors":
-                return [NeighborPacker(part, stage.length, specials, **more)]
-            return [Packer(part, stage.packing, stage.length, specials, short=stage.short, **more)]
         if stage.packing == "answers":
-            return [
-                AnswerPacker(
-                    source.part,
-                    stage.length,
-                    specials,
-                    fixed=more["fixed"],
-                    reverse=stage.reverse,
-                    quiet=part is not self.train,
-                    cut=stage.cut,
-                    frame=self.frame,
-                )
-                for source in part.sources
-            ]
+            assert isinstance(part, Mixture), "answers come from pairs, which are a mixture"
+            return [self._answers(source, stage, quiet=part is not self.train) for source in part.sources]
+        if isinstance(part, Mixture):
+            return [self._of_language(source, stage) for source in part.sources]
+        return [packer_of(part, stage.packing, stage.length, self._specials(stage), **self._options(part, stage))]
+
+    def _answers(self, source: Source, stage: Stage, quiet: bool) -> AnswerPacker:
+        return AnswerPacker(
+            source.part,
+            stage.length,
+            self._specials(stage),
+            fixed=self.machine.device.type == "cuda",
+            reverse=stage.reverse,
+            quiet=quiet,
+            cut=stage.cut,
+            frame=self.frame,
+        )
+
+    def _of_language(self, source: Source, stage: Stage) -> Packer:
+        """Texts of one language, or translations."""
+        assert stage.packing != "answers", "those have a packer of their own"
+        specials, options = self._specials(stage), self._options(source.part, stage)
+        if len(source.langs) == 1:
+            return packer_of(source.part, stage.packing, stage.length, specials, lang=source.langs[0], **options)
         reset = self.recipe.languages.reset
-        return [
-            LanguagePacker(
-                source.part, stage.packing if len(source.langs) == 1 else "translations", stage.length, specials,
-                langs=source.langs, reset=reset, short=stage.short,
-                units=self.units.starts(source.part.store, kind), **more,
-            )
-            for source in part.sources
-        ]  # fmt: skip
+        return TranslationPacker(source.part, stage.length, specials, langs=source.langs, reset=reset, **options)
+
+    def _specials(self, stage: Stage) -> Specials:
+        pad = self.tokenizer.id("pad")
+        if self.frame is not None:  # pairs: the model may be a stranger, whose end token is no separator
+            return Specials(None, self.frame.end[0], pad)
+        cls = None if self.recipe.tokenizer.template == "end" else self.tokenizer.id("cls")
+        # A separator says that a document ends. GPT is asked for it, so it must not stand where a block is merely cut.
+        cut = self.recipe.continues and stage.packing == "blocks"
+        return Specials(cls, self.tokenizer.id("sep"), pad, end=not cut)
+
+    def _options(self, part: Part, stage: Stage) -> dict[str, Any]:
+        """What packers of text are told beside."""
+        kind = hidden_whole(stage, self.model.objective.needs_words)
+        return {
+            "short": stage.short,
+            "words": kind not in ("", "pieces"),
+            "fixed": self.machine.device.type == "cuda",
+            "units": self.units.starts(part.store, kind),
+        }
 
     def loader(self, stage: Stage, micro: int) -> Loader:
         """All examples of a stage, from one text or from a mixture of languages."""

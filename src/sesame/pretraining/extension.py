@@ -10,7 +10,8 @@ from pathlib import Path
 
 from sesame.backbones.grow import KINDS, grow, grow_head
 from sesame.checkpoint.folder import Parts
-from sesame.data.readers import corpus_size, read_documents
+from sesame.data.corpus_files import corpus_size
+from sesame.data.readers import read_documents
 from sesame.errors import SesameError
 from sesame.files import read_json, whole_folder, write_json
 from sesame.objectives import MaskedLMHead

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sesame.data.cache import cache_folder
+from sesame.data.corpus_files import corpus_files
 from sesame.data.languages import PAIRED, pairs_by_languages, texts_by_language
-from sesame.data.readers import corpus_files
 from sesame.data.sums import content_sums
 from sesame.pretraining.wishes import Wishes, languages_of
 

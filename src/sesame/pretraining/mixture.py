@@ -16,10 +16,12 @@ from pathlib import Path
 from sesame.config import read_toml
 from sesame.data.build import build_pairs, build_store
 from sesame.data.cache import cache_folder
+from sesame.data.corpus_files import corpus_files
 from sesame.data.languages import PAIRED, Pair, Source, pairs_by_languages, shares, texts_by_language
-from sesame.data.pack import Part, hold_out
-from sesame.data.parallel import check_languages, named_fields, read_pairs
-from sesame.data.readers import corpus_files, read_documents
+from sesame.data.parallel import read_pairs
+from sesame.data.parallel_columns import check_languages, named_fields
+from sesame.data.parts import Part, hold_out
+from sesame.data.readers import read_documents
 from sesame.errors import SesameError
 from sesame.pretraining.tokenizer_cache import kept_tokenizer
 from sesame.pretraining.wishes import Wishes, languages_of

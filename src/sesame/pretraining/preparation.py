@@ -15,15 +15,16 @@ import numpy as np
 import torch
 
 from sesame.backbones import BACKBONES, build_backbone
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.run import Run
 from sesame.checkpoint.speech import Speech
 from sesame.config import build as build_config
 from sesame.data import dialogues
 from sesame.data.build import build_store
 from sesame.data.cache import cache_folder
-from sesame.data.pack import Part, hold_out
-from sesame.data.readers import corpus_files
+from sesame.data.corpus_files import corpus_files
+from sesame.data.parts import Part, hold_out
 from sesame.data.vector_files import read_vectors
 from sesame.data.vector_table import check_width
 from sesame.errors import SesameError

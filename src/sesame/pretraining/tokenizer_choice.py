@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from sesame.backbones import BACKBONES
-from sesame.checkpoint.folder import Parts, check_fit
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import check_fit
 from sesame.errors import SesameError
 from sesame.files import whole_folder
 from sesame.pretraining.mixture import mixed_tokenizer

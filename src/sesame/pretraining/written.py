@@ -11,7 +11,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from sesame.checkpoint.folder import Parts, load_parts, written_family
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
+from sesame.checkpoint.saving import written_family
 from sesame.checkpoint.speech import Speech
 from sesame.objectives.model import Model
 from sesame.objectives.seq2seq import Seq2Seq

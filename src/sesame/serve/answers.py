@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from sesame.api import Loaded
 from sesame.data.batch import Batch
 from sesame.data.examples import Example
 from sesame.errors import SesameError
+from sesame.loaded import Loaded
 from sesame.nn.steady import Steady
 from sesame.serve.attention import head_steps, maps
 from sesame.serve.inside import layers, neighbours

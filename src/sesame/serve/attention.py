@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sesame.api import Loaded
 from sesame.errors import SesameError
 from sesame.explain.attention import look
 from sesame.explain.one_head import steps_of
+from sesame.loaded import Loaded
 
 DIGITS = 4
 WRITTEN = [f"{number / 10**DIGITS:.4f}".rstrip("0").rstrip(".") for number in range(10**DIGITS + 1)]

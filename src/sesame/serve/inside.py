@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sesame.api import Loaded
 from sesame.checkpoint.reading import reading
 from sesame.data.examples import Example
 from sesame.explain.layers import learnt_mixes, probe
 from sesame.explain.near_words import LAYERS, near_words, occurrence
+from sesame.loaded import Loaded
 
 
 def neighbours(

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sesame.api import Loaded, load
 from sesame.backbones import LSTM, Backbone, BiLM, Encoder, EncoderHalf, TransformerXL, XLNet
 from sesame.checkpoint.onnx.engine import exported
 from sesame.checkpoint.onnx.heads import EMBED, FILL
@@ -18,6 +17,8 @@ from sesame.checkpoint.reading import reading
 from sesame.checkpoint.speech import quickest, speaker
 from sesame.data.examples import Example
 from sesame.errors import SesameError
+from sesame.loaded import Loaded
+from sesame.opening import load
 from sesame.progress import say
 from sesame.tasks import Task
 from sesame.tasks.inputs import ids_and_segments

@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-from sesame.api import Loaded
 from sesame.checkpoint.speech import answers, quickest, voice_of
 from sesame.data.batch import Batch
 from sesame.explain.alignment import align
 from sesame.generate import Heard, Memory, Speaker
+from sesame.loaded import Loaded
 from sesame.tasks.speak import Said
 from sesame.text import Tokenizer
 

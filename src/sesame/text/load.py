@@ -7,7 +7,6 @@ from tokenizer_config.json (`follow_flags`). The others are bare vocabularies wh
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,50 +14,15 @@ import tokenizers
 from tokenizers import AddedToken
 
 from sesame.errors import SesameError
-from sesame.files import read_json
 from sesame.progress import say
 from sesame.text import families
+from sesame.text.companions import Companions, read_companions
 from sesame.text.marian import ROLES as ROLES_OF_MARIAN
 from sesame.text.marian import is_marian, marian
-from sesame.text.sentencepiece import read_sentencepiece
-from sesame.text.tokenizer import ANSWERS, AROUND, CUTTING, LISTED, PADDING, ROLES, Tokenizer
+from sesame.text.tokenizer import ANSWERS, AROUND, Tokenizer
+from sesame.text.vocabulary_files import read_byte_level, read_model, read_whole, read_wordpiece
 
 _KNOWN = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model", "sentencepiece.bpe.model")
-
-# Classes that read tokenizer.json as it stands; those of a family change what their settings name.
-_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
-
-EXTRA = "extra_special_tokens"  # what transformers 5 calls LISTED
-
-# transformers writes 1e30 where it does not know the length.
-_ABSURD_LENGTH = 10**9
-
-# Families whose ids are not those of their .model file, by rules that are not told in it.
-_SHIFTED = (
-    "camembert",
-    "mbart",
-    "nllb",
-    "pegasus",
-    "barthez",
-    "xglm",
-    "m2m_100",
-    "marian",
-    "plbart",
-    "bigbird_pegasus",
-)
-
-
-@dataclass(frozen=True)
-class _Around:
-    """What the files beside a vocabulary say."""
-
-    settings: dict[str, Any]  # tokenizer_config.json
-    named: dict[str, str | None]  # role -> token; None where a role is switched off
-    flags: dict[str, AddedToken]  # of those among them that the files describe
-    added: dict[int, AddedToken]
-    declared: str | None  # the name of the family, as the files give it
-    listed: list[str]  # special tokens that are listed without a role
-    appended: list[str]  # those of them that the classes of transformers append to a vocabulary that lacks them
 
 
 def load_tokenizer(path: Path, rows: int | None = None) -> Tokenizer:
@@ -67,46 +31,64 @@ def load_tokenizer(path: Path, rows: int | None = None) -> Tokenizer:
     if (path / "recipe.toml").is_file():  # before there is a model, the run keeps its tokenizer beside
         path = next((folder for folder in (path / "final", path / "tokenizer") if folder.is_dir()), path)
     if is_marian(path):
-        settings = _read_around(path).settings
-        length, sides = _max_length(settings), _sides(settings)
-        other = Tokenizer(marian(path, "target"), ROLES_OF_MARIAN, name=str(path))
-        return Tokenizer(marian(path), ROLES_OF_MARIAN, length, sides=sides, answers=other, name=str(path))
+        return _load_marian(path)
     source = _find(path)
-    around = _read_around(source.parent)
-    family = families.FAMILY_NAMES.get(around.declared or "")
-    bare = True
-    if source.name != "tokenizer.json" and around.declared in families.OTHER_RULES:
+    beside = read_companions(source.parent)
+    whole = source.suffix == ".json" and source.name != "vocab.json"
+    backend, family = _read(source, beside)
+    _add_tokens(backend, beside, source, bare=not whole)
+    roles = _roles(backend, family, beside)
+    _mark_special(backend, roles, beside.flags, mask_takes_space=not whole and family == "roberta")
+    if not whole and family is not None:
+        families.frame_by_roles(backend, family, roles)
+    if AROUND in beside.settings and source.name == "tokenizer.json":
+        backend = _with_template(backend, beside.settings[AROUND], source.parent)
+    _append(backend, beside.appended, rows, path)
+    return Tokenizer(
+        backend,
+        roles,
+        beside.max_length,
+        inputs=beside.inputs,
+        sides=beside.sides,
+        further=_further(backend, roles, beside.listed),
+        answers=_answers(source, roles),
+        name=str(path),
+    )
+
+
+def _load_marian(path: Path) -> Tokenizer:
+    beside = read_companions(path)
+    other = Tokenizer(marian(path, "target"), ROLES_OF_MARIAN, name=str(path))
+    return Tokenizer(
+        marian(path), ROLES_OF_MARIAN, beside.max_length, sides=beside.sides, answers=other, name=str(path)
+    )
+
+
+def _read(source: Path, beside: Companions) -> tuple[tokenizers.Tokenizer, str | None]:
+    """A tokenizer of this file, and its family if one is known."""
+    family = families.FAMILY_NAMES.get(beside.declared or "")
+    if source.name != "tokenizer.json" and beside.declared in families.OTHER_RULES:
         raise SesameError(
-            f"{source}: the tokenizer of {around.declared} has rules of its own that this file does not tell; "
+            f"{source}: the tokenizer of {beside.declared} has rules of its own that this file does not tell; "
             "take its tokenizer.json, if it has one"
         )
     if source.suffix == ".model":
-        backend, family = _load_sentencepiece(source, family, around)
-    elif source.suffix == ".txt":
-        unk = around.named.get("unk") or families.FAMILY_ROLES["bert"]["unk"]
-        backend, family = families.wordpiece(_read_vocab_txt(source, unk), unk, around.settings), "bert"
-    elif source.name == "vocab.json":
-        backend, family = _load_byte_level(source, family, around.settings)
-    else:
-        backend, bare = _load_json(source), False
-        if around.settings.get("tokenizer_class") not in _GENERIC:
-            families.follow_flags(backend, family, around.settings)
-    _add_tokens(backend, around, source, bare)
-    roles = _roles(backend, family, around)
-    _mark_special(backend, roles, around.flags, mask_takes_space=bare and family == "roberta")
-    if bare and family is not None:
-        families.frame_by_roles(backend, family, roles)
-    if AROUND in around.settings and source.name == "tokenizer.json":
-        backend = _with_template(backend, around.settings[AROUND], source.parent)
-    length, sides = _max_length(around.settings), _sides(around.settings)
-    _append(backend, around.appended, rows, path)
-    further = _further(backend, roles, around.listed)
+        return read_model(source, family, beside)
+    if source.suffix == ".txt":
+        return read_wordpiece(source, beside)
+    if source.name == "vocab.json":
+        return read_byte_level(source, family, beside)
+    backend = read_whole(source)
+    if not beside.generic:
+        families.follow_flags(backend, family, beside.settings)
+    return backend, family
+
+
+def _answers(source: Path, roles: dict[str, str]) -> Tokenizer | None:
+    """The tokenizer of answers, where folders of ours keep one beside."""
     beside = source.with_name(ANSWERS)
     told = source.name == "tokenizer.json" and beside.is_file()
-    answers = Tokenizer(_load_json(beside), roles, name=str(beside)) if told else None
-    return Tokenizer(
-        backend, roles, length, inputs=_inputs(around), sides=sides, further=further, answers=answers, name=str(path)
-    )
+    return Tokenizer(read_whole(beside), roles, name=str(beside)) if told else None
 
 
 def _with_template(backend: tokenizers.Tokenizer, kept: Any, folder: Path) -> tokenizers.Tokenizer:
@@ -138,137 +120,10 @@ def _find(path: Path) -> Path:
     return path
 
 
-def _read_around(folder: Path) -> _Around:
-    settings = _read_dict(folder / "tokenizer_config.json")
-    named: dict[str, str | None] = {}
-    flags: dict[str, AddedToken] = {}
-    listed: list[str] = []
-    sources = [settings, _read_dict(folder / "special_tokens_map.json")]
-    decoded = "added_tokens_decoder" in settings
-    lists = [_tokens(source, key) for source in sources[: 1 if decoded else 2] for key in (EXTRA, LISTED)]
-    if decoded:  # before there was one, tokens that were named later stood in the map alone
-        sources.reverse()
-    try:
-        for source in sources:
-            for role in ROLES:
-                if f"{role}_token" not in source:
-                    continue
-                said = source[f"{role}_token"]
-                named[role] = token = families.content(said)
-                if token and isinstance(said, dict):
-                    flags[token] = _added_token(said | {"special": True})
-            listed += _listed(source)
-        added = {int(id): _added_token(token) for id, token in settings.get("added_tokens_decoder", {}).items()}
-        for text, id in _read_dict(folder / "added_tokens.json").items():
-            plain = text not in named.values() and text not in listed
-            added.setdefault(int(id), AddedToken(text, normalized=plain, special=text in listed))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise SesameError(f"{folder}: the list of added tokens is malformed ({error}); copy the files again") from error
-    config = _read_dict(folder / "config.json")
-    name = str(settings.get("tokenizer_class") or config.get("tokenizer_class") or "")
-    name = name.removesuffix("Fast").removesuffix("Tokenizer").lower()
-    if name not in (*families.FAMILY_NAMES, *families.OTHER_RULES, *_SHIFTED):
-        name = str(config.get("model_type") or "").lower() or name
-    return _Around(settings, named, flags, added, name or None, listed, next(filter(None, lists), []))
-
-
-def _listed(source: Mapping[str, Any]) -> list[str]:
-    """Special tokens without a role, under the names of transformers 4 and 5; some versions give each a name."""
-    return [token for key in (LISTED, EXTRA) for token in _tokens(source, key)]
-
-
-def _tokens(source: Mapping[str, Any], key: str) -> list[str]:
-    tokens = source.get(key)
-    tokens = list(tokens.values()) if isinstance(tokens, dict) else tokens
-    return [token for token in map(families.content, tokens if isinstance(tokens, list) else []) if token]
-
-
-def _read_dict(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    value = read_json(path)
-    if not isinstance(value, dict):
-        raise SesameError(f"{path}: expected an object with names and values; copy the file again")
-    return value
-
-
-def _added_token(token: Mapping[str, Any]) -> AddedToken:
-    flags = {name: bool(token.get(name, False)) for name in ("lstrip", "rstrip", "single_word", "special")}
-    return AddedToken(token["content"], normalized=bool(token.get("normalized", not flags["special"])), **flags)
-
-
-def _load_json(path: Path) -> tokenizers.Tokenizer:
-    content = read_json(path)
-    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-        raise SesameError(f"{path}: not a tokenizer.json (it has no model); name the file of a tokenizer")
-    try:
-        return tokenizers.Tokenizer.from_str(json.dumps(content))
-    except Exception as error:  # the library raises nothing narrower
-        raise SesameError(f"{path}: the tokenizers library cannot read it ({error}); copy the file again") from error
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        with path.open(encoding="utf-8") as lines:
-            return [line.rstrip("\n") for line in lines]
-    except FileNotFoundError:
-        raise SesameError(f"{path}: no such file; a byte-level BPE needs vocab.json and merges.txt") from None
-    except UnicodeDecodeError as error:
-        raise SesameError(f"{path}: not a text file in UTF-8 ({error.reason}); copy the file again") from error
-
-
-def _read_vocab_txt(path: Path, unk: str) -> dict[str, int]:
-    lines = _read_lines(path)
-    while lines and not lines[-1]:
-        lines.pop()
-    vocab = {token: id for id, token in enumerate(lines)}
-    if unk not in vocab:
-        raise SesameError(
-            f"{path}: not a WordPiece vocabulary (no {unk} in {len(lines)} lines); expected a token a line"
-        )
-    return vocab
-
-
-def _load_byte_level(
-    path: Path, family: str | None, settings: Mapping[str, Any]
-) -> tuple[tokenizers.Tokenizer, str | None]:
-    vocab = read_json(path)
-    if not isinstance(vocab, dict) or not all(isinstance(id, int) for id in vocab.values()):
-        raise SesameError(f"{path}: expected an object of tokens and ids; copy the file again")
-    merges = path.with_name("merges.txt")
-    pairs: list[tuple[str, str]] = []
-    for number, line in enumerate(_read_lines(merges), 1):
-        if not line or (number == 1 and line.startswith("#version")):
-            continue
-        parts = line.split(" ")
-        if len(parts) != 2 or any(part not in vocab for part in (*parts, "".join(parts))):
-            raise SesameError(f"{merges}: line {number} is no merge of two tokens of vocab.json; copy both files again")
-        pairs.append((parts[0], parts[1]))
-    if any(token.endswith("</w>") for token in vocab):
-        raise SesameError(f"{path}: a BPE with </w>, not a byte-level one; save it as tokenizer.json and load that")
-    if family != "gpt2":
-        family = families.guess_byte_level_family(vocab)
-    return families.byte_level(vocab, pairs, family, settings), family
-
-
-def _load_sentencepiece(path: Path, family: str | None, around: _Around) -> tuple[tokenizers.Tokenizer, str | None]:
-    if around.declared in _SHIFTED:
-        raise SesameError(f"{path}: {around.declared} renumbers its pieces; save it as tokenizer.json and load that")
-    model = read_sentencepiece(path)
-    if family not in ("albert", "deberta-v2", "xlnet", "t5", "xlm-roberta"):
-        family = families.guess_spiece_family(model.pieces)
-        if path.name == "sentencepiece.bpe.model":
-            family = "xlm-roberta"
-    try:
-        return families.sentencepiece(model, family, around.settings), family
-    except Exception as error:  # the library raises nothing narrower
-        raise SesameError(f"{path}: not usable as a tokenizer of the family {family} ({error})") from error
-
-
-def _add_tokens(backend: tokenizers.Tokenizer, around: _Around, source: Path, bare: bool) -> None:
+def _add_tokens(backend: tokenizers.Tokenizer, beside: Companions, source: Path, bare: bool) -> None:
     """Add what the companions of a vocabulary list, each under the id that they give; a tokenizer.json knows better."""
     present = {token.content for token in backend.get_added_tokens_decoder().values()}
-    for id, token in sorted(around.added.items()):
+    for id, token in sorted(beside.added.items()):
         if token.content in present and not bare:
             continue
         backend.add_tokens([token])
@@ -280,18 +135,17 @@ def _add_tokens(backend: tokenizers.Tokenizer, around: _Around, source: Path, ba
             )
 
 
-def _roles(backend: tokenizers.Tokenizer, family: str | None, around: _Around) -> dict[str, str]:
+def _roles(backend: tokenizers.Tokenizer, family: str | None, beside: Companions) -> dict[str, str]:
     """Named in the files, else the family's, else known by their looks; only tokens that exist."""
     vocab = backend.get_vocab(with_added_tokens=True)
-    generic = around.settings.get("tokenizer_class") in _GENERIC
-    if generic and any(around.named.values()):
+    if beside.generic and any(beside.named.values()):
         usual: Mapping[str, str] = {}
     elif family is not None:
         usual = families.FAMILY_ROLES[family]
     else:
         usual = _guess_roles(vocab)
     roles = {role: token for role, token in usual.items() if token in vocab}
-    for role, name in around.named.items():
+    for role, name in beside.named.items():
         if name is None:
             roles.pop(role, None)
         else:
@@ -344,20 +198,3 @@ def _further(backend: tokenizers.Tokenizer, roles: Mapping[str, str], listed: li
         [AddedToken(token, normalized=False, special=True) for token in there if token not in known]
     )
     return there
-
-
-def _max_length(settings: Mapping[str, Any]) -> int | None:
-    length = settings.get("model_max_length")
-    return int(length) if isinstance(length, int | float) and 0 < length < _ABSURD_LENGTH else None
-
-
-def _sides(settings: Mapping[str, Any]) -> dict[str, str]:
-    return {key: settings[key] for key in (PADDING, CUTTING) if settings.get(key) in ("left", "right")}
-
-
-def _inputs(around: _Around) -> list[str] | None:
-    names = around.settings.get("model_input_names")
-    if isinstance(names, list):
-        return [str(name) for name in names]
-    silent = around.declared == "distilbert" or around.settings.get("tokenizer_class") == "TokenizersBackend"
-    return ["input_ids", "attention_mask"] if silent else None

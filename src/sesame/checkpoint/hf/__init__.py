@@ -112,7 +112,7 @@ def find_family(
 
     It computes the same if its config.json, read back, gives the same backbone. Where several do, this decides: the
     `wanted` one; with a head "rtd", ELECTRA; else the first in the order of `FAMILIES`. So BERT stays BERT, and RoBERTa
-    and ERNIE, which are BERT to the eye of this function, are written when wanted (`wanted_family` in `folder.py`).
+    and ERNIE, which are BERT to the eye of this function, are written when wanted (`wanted_family` in `saving.py`).
     A head "mlm" that is `plain` has a place in XLM only, and any other has none there; `output` is the output layer of a
     model that speaks, which must be one that the family's class has.
     """

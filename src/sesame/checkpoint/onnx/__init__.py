@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from sesame import __version__
-from sesame.checkpoint.folder import OWN, Parts, has_plain_head, special_ids, wanted_family
+from sesame.checkpoint.folder import OWN, Parts
 from sesame.checkpoint.hf import find_family
 from sesame.checkpoint.onnx.check import BAR, LIMIT, SAMPLES, agreement, ask, random_batch, sample_batches
 from sesame.checkpoint.onnx.engine import FILE, OnnxEngine, check_precision
 from sesame.checkpoint.onnx.heads import AS_IT_IS, EMBED, FILL, Head, build_model
 from sesame.checkpoint.onnx.int8 import quantized
+from sesame.checkpoint.saving import has_plain_head, special_ids, wanted_family
 from sesame.checkpoint.tasks import describe, leading
 from sesame.errors import SesameError
 from sesame.files import write_json, write_whole

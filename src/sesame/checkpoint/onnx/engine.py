@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from sesame.backbones import Encoder, EncoderConfig
-from sesame.checkpoint.folder import Parts, load_parts
+from sesame.checkpoint.folder import Parts
+from sesame.checkpoint.loading import load_parts
 from sesame.checkpoint.onnx.encoder import IDS, MASK, SEGMENTS
 from sesame.checkpoint.onnx.heads import EMBED, FILL, Head, build_model, choose_head
 from sesame.checkpoint.onnx.int8 import quantized
