@@ -10,6 +10,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
@@ -91,6 +92,17 @@ def test_parquet(tmp_path: Path) -> None:
     fails(file, "damaged")
 
 
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_a_parquet_string_that_is_not_utf8(tmp_path: Path, dictionary: bool) -> None:
+    """The format's libraries take any bytes for a string."""
+    letters = [b"a"] * 200 + [b"sch\xf6n"]
+    ends = np.cumsum([0, *map(len, letters)]).astype(np.int32)
+    column = arrow.StringArray.from_buffers(201, arrow.py_buffer(ends), arrow.py_buffer(b"".join(letters)))
+    file = tmp_path / "a.parquet"
+    parquet.write_table(arrow.table({"text": column.dictionary_encode() if dictionary else column}), file)
+    fails(file, "row 201 of 'text'", "not UTF-8 (byte 0xf6)")
+
+
 def test_parquet_columns_with_difficult_names(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     words = arrow.array(["a", "b"])
@@ -134,11 +146,12 @@ def test_cut_off_and_damaged(tmp_path: Path, packed: str) -> None:
         ("gb18030", "船中午离开了，没有人挥手，海鸥跟在后面飞了很久。" * 9),
         ("utf-16", "The ferry left at noon. " * 9),
         ("utf-16le", "The ferry left at noon. " * 9),
+        ("utf-32", "The ferry left at noon. " * 9),
     ],
 )
 def test_other_encodings(tmp_path: Path, encoding: str, text: str) -> None:
     message = fails(write(tmp_path / "a.txt", f"plain\n{text}\n".encode(encoding)), "UTF-8", f"iconv -f {encoding} ")
-    if not encoding.startswith("utf-16"):
+    if not encoding.startswith("utf-"):
         assert "a.txt:2:" in message
 
 

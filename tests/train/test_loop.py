@@ -202,7 +202,7 @@ def test_the_transformers_schedule_by_steps(share: float) -> None:
 
 
 def test_a_fall_from_the_end_of_a_warm_up_needs_one() -> None:
-    with pytest.raises(SesameError, match="schedule.warmup"):
+    with pytest.raises(SesameError, match=r"schedule\.warmup"):
         Schedule("inverse_sqrt", 0.0)
 
 

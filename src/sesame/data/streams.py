@@ -149,7 +149,7 @@ def _not_packed(path: Path, suffix: str, error: Exception) -> SesameError:
 def _check_is_text(path: Path, data: bytes, line: int) -> None:
     """Called on the first block, and on every block that holds a NUL."""
     guess = _guess(data[:65536])
-    if guess is not None and guess.startswith("utf-16"):
+    if guess is not None and guess.startswith("utf-"):
         raise _recode(path, guess, "is not UTF-8")
     control = sum(data[:65536].count(byte) for byte in _CONTROL)
     if control > 0.02 * min(len(data), 65536):
@@ -178,6 +178,8 @@ def _recode(path: Path, guess: str, what: str, line: int | None = None) -> Sesam
 
 def _guess(data: bytes) -> str | None:
     """A cheap guess at an encoding that is not UTF-8, from where the bytes above 127 lie; None without such bytes."""
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # the first of them begins as that of UTF-16 does
+        return "utf-32"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = data[::2].count(0), data[1::2].count(0)
