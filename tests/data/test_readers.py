@@ -136,6 +136,22 @@ def test_cut_off_and_damaged(tmp_path: Path, packed: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("packed", [".gz", ".xz", ".bz2", ".zst"])
+@pytest.mark.parametrize("place", [0, 3, 20])
+def test_damage_in_a_later_member_is_no_end(tmp_path: Path, packed: str, place: int) -> None:
+    """Members are what `cat` makes of packed files, and what pbzip2 writes."""
+    member = PACKERS[packed](b"a page\n\n" * 200)
+    bad = bytearray(member)
+    bad[place] ^= 0xFF
+    fails(write(tmp_path / f"a.txt{packed}", member + bytes(bad) + member), "copy it again")
+
+
+@pytest.mark.parametrize("packed", [".gz", ".xz", ".bz2"])
+def test_zeros_between_members_are_no_end(tmp_path: Path, packed: str) -> None:
+    member, padding = PACKERS[packed](b"a page\n\n" * 200), b"\0" * 300_000
+    assert len(texts(write(tmp_path / f"a.txt{packed}", member + padding + member + padding))) == 400
+
+
 @pytest.mark.parametrize(
     ("encoding", "text"),
     [

@@ -115,10 +115,32 @@ def _unpack(raw: BinaryIO, suffix: str) -> Iterator[bytes]:
     if suffix == ".zst":
         yield from _unzstd(raw)
         return
-    openers: dict[str, Callable[[BinaryIO], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    with openers.get(suffix, nullcontext)(raw) as stream:
+    if suffix in (".xz", ".bz2"):
+        yield from _members(raw, lzma.LZMADecompressor if suffix == ".xz" else bz2.BZ2Decompressor)
+        return
+    with gzip.open(raw) if suffix == ".gz" else nullcontext(raw) as stream:
         while block := stream.read(BLOCK):
             yield block
+
+
+def _members(raw: BinaryIO, unpacker: Callable[[], Any]) -> Iterator[bytes]:
+    """Member by member, because the library's own readers take damage at the start of a later one, and the zeros that may
+    stand between two of them, for the end of the file: all behind it would be missing in silence."""
+    member, data = None, b""
+    while data := data or raw.read(1 << 17):
+        if member is None:
+            data = data.lstrip(b"\0")
+            if not data:
+                continue
+            member = unpacker()
+        block = member.decompress(data, BLOCK)
+        while block:
+            yield block
+            block = b"" if member.eof or member.needs_input else member.decompress(b"", BLOCK)
+        data = member.unused_data if member.eof else b""
+        member = None if member.eof else member
+    if member is not None:
+        raise EOFError
 
 
 def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
