@@ -153,7 +153,7 @@ class BucketLoader(Loader):
 
     def load(self, step: int, progress: float) -> list[Batch]:
         """The last batch of a width may have fewer pairs than there are ranks. One that is left without a pair walks through
-        the first rank's all the same, as all ranks must take every step, but nothing is asked of it."""
+        the first rank's all the same, as all ranks must take every step (its tokens count), but nothing is asked of it."""
         if len(self.rows(step)[1]):
             return super().load(step, progress)
         [batch] = replace(self, rank=0).load(step, progress)
