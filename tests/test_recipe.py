@@ -153,6 +153,25 @@ def test_ablations_differ_from_bert_in_what_they_say() -> None:
         assert set(resolve("bert-ltr", size="mini", budget=True, device=device).objectives) == {"clm"}
 
 
+@pytest.mark.parametrize(
+    ("recipe", "setting"),
+    [
+        ("t5", "inner_dropout=3.0"),
+        ("bart", "inner_dropout=-0.5"),
+        ("sesame", "rotary_base=0"),
+        ("sesame", "local_base=-1.0"),
+        ("awd-lstm", "init=nan"),
+        ("t5", "inner_dropout=nan"),
+    ],
+)
+def test_numbers_that_no_backbone_can_be_built_with(recipe: str, setting: str, tmp_path: Path) -> None:
+    name = setting.partition("=")[0]
+    (tmp_path / "text.txt").write_text("one two three.\n\nfour five six.\n" * 20)
+    more: dict[str, Any] = {"size": "tiny", "steps": 1, "device": "cpu", "settings": [f"backbone.{setting}"]}
+    with pytest.raises(SesameError, match=rf"{name} is "):
+        pretrain(Wishes(recipe, [str(tmp_path / "text.txt")], tmp_path / "run", **more))
+
+
 @pytest.mark.parametrize("setting", ["tokens=500", "reverse=true", "cut=true"])
 def test_settings_of_pairs_are_for_pairs(setting: str) -> None:
     with pytest.raises(SesameError, match=f"{setting.partition('=')[0]} is for packing = answers"):
