@@ -71,6 +71,25 @@ def test_its_tokens_and_passes_are_those_of_the_run(text: Path, tmp_path: Path) 
     assert plan.passes == pytest.approx(tokens / plan.text_tokens, rel=0.3)  # a row holds specials, too, and is cut
 
 
+def test_tokens_where_a_step_has_rows_of_one_length(tmp_path: Path) -> None:
+    """Pairs come in batches of similar length: no single step says how long they are."""
+    words = [f"w{chr(97 + number)}" for number in range(20)]
+    lengths = [1 + 39 * number // 399 for number in range(400)]
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join("\t".join([" ".join((words * 2)[:length])] * 2) + "\n" for length in lengths))
+    shape = ("backbone.width=8", "backbone.heads=2", "backbone.depth=1", "tokenizer.size=300")
+    settings = (*shape, "stages.main.tokens=64", "stages.main.length=64")
+    for seed in range(3):
+        given = Wishes(
+            "transformer", [], tmp_path / f"run {seed}", pairs=[f"en-xx={pairs}"], size="tiny", steps=120, seed=seed,
+            settings=settings, device="cpu", precision="fp32",
+        )  # fmt: skip
+        plan = dry_run.dry_run(given)
+        pretrain(given)
+        lines = [json.loads(line) for line in (given.out / "metrics.jsonl").read_text().splitlines()]
+        assert plan.tokens == pytest.approx(max(line.get("tokens", 0) for line in lines), rel=0.2)
+
+
 def test_a_budget_is_spread_over_the_stages(text: Path) -> None:
     settings = [
         *SETTINGS,

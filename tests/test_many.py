@@ -13,7 +13,7 @@ from transformers import AutoModelForPreTraining
 from sesame.finetuning.run import Wishes as Lesson
 from sesame.finetuning.run import finetune
 from sesame.pretraining.run import Wishes, pretrain
-from tests.many import together, wish
+from tests.many import EXACT, together, wish
 from tests.tasks.toys import examples, start_folder, write_examples
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -70,6 +70,19 @@ def test_2_and_4_processes_equal_one_and_any_number_goes_on(tmp_path: Path) -> N
         assert theirs[0]["loss"] == pytest.approx(ours[0]["loss"], abs=1e-5)
         assert theirs[-2]["tokens"] == ours[-2]["tokens"]
     assert AutoModelForPreTraining.from_pretrained(tmp_path / "fsdp-4" / "final").config.num_hidden_layers == 1
+
+
+def test_3_processes_share_batches_of_tokens(tmp_path: Path) -> None:
+    """Some of these batches have fewer than three pairs, and three does not divide the recipe's rows, which are not used."""
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join("\t".join([" ".join("abcdefghij"[: 1 + row % 10])] * 2) + "\n" for row in range(40)))
+    shape = ("backbone.width=16", "backbone.heads=2", "backbone.depth=1", "tokenizer.size=300", "stages.main.tokens=24")
+    settings = [*shape, *EXACT, "optimizer.kind=sgd", "optimizer.rate=0.1"]
+    more = {"recipe": "transformer", "text": [], "pairs": [f"en-xx={pairs}"], "size": "tiny", "settings": settings}
+    runs = [wish(pairs, tmp_path / out, steps=12) | more for out in ("one", "three")]
+    pretrain(Wishes(**runs[0]))
+    assert "done after 12 steps" in together(3, tmp_path, "pretrain", runs[1:])
+    assert furthest(tmp_path / "one", tmp_path / "three") < 1e-6
 
 
 # ---- fine-tuning ------------------------------------------------------------------------------------------------------

@@ -153,6 +153,31 @@ def test_ablations_differ_from_bert_in_what_they_say() -> None:
         assert set(resolve("bert-ltr", size="mini", budget=True, device=device).objectives) == {"clm"}
 
 
+@pytest.mark.parametrize(
+    ("recipe", "setting"),
+    [
+        ("t5", "inner_dropout=3.0"),
+        ("bart", "inner_dropout=-0.5"),
+        ("sesame", "rotary_base=0"),
+        ("sesame", "local_base=-1.0"),
+        ("awd-lstm", "init=nan"),
+        ("t5", "inner_dropout=nan"),
+    ],
+)
+def test_numbers_that_no_backbone_can_be_built_with(recipe: str, setting: str, tmp_path: Path) -> None:
+    name = setting.partition("=")[0]
+    (tmp_path / "text.txt").write_text("one two three.\n\nfour five six.\n" * 20)
+    more: dict[str, Any] = {"size": "tiny", "steps": 1, "device": "cpu", "settings": [f"backbone.{setting}"]}
+    with pytest.raises(SesameError, match=rf"{name} is "):
+        pretrain(Wishes(recipe, [str(tmp_path / "text.txt")], tmp_path / "run", **more))
+
+
+@pytest.mark.parametrize("setting", ["tokens=500", "reverse=true", "cut=true"])
+def test_settings_of_pairs_are_for_pairs(setting: str) -> None:
+    with pytest.raises(SesameError, match=f"{setting.partition('=')[0]} is for packing = answers"):
+        resolve("bert", size="tiny", settings=[f"stages.short.{setting}"])
+
+
 def test_the_rate_follows_the_batch(tmp_path: Path) -> None:
     recipe = resolve("bert", size="mini", settings=["stages.short.batch=256"])
     assert scaled(recipe, 1024).optimizer.rate == pytest.approx(1e-4 / 4)
@@ -163,6 +188,8 @@ def test_the_rate_follows_the_batch(tmp_path: Path) -> None:
     assert "8,192 / 256 = 0.0192 (the linear rule breaks near 8,000" in how_scaled(scaled(wide, 256), 256)
     with pytest.raises(SesameError, match="rate"):
         scaled(resolve("bert", size="mini", settings=["optimizer.rate=1.0"]), 1)  # the rule leads astray
+    with pytest.raises(SesameError, match=r"stages\.main\.tokens"):
+        scaled(resolve("transformer", size="tiny"), 512)  # there `batch` says nothing
 
 
 def test_a_stage_may_have_a_dropout_of_its_own(

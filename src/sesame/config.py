@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -84,6 +85,8 @@ def _convert(wanted: Any, value: Any, place: str) -> Any:
         return float(value)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         raise SesameError(f"{place} is {value!r}; it must be {_KINDS.get(wanted, wanted.__name__)}")
+    if isinstance(value, float) and math.isnan(value):  # TOML knows it, and no comparison finds it
+        raise SesameError(f"{place} is nan; it must be a number")
     return value
 
 

@@ -72,6 +72,11 @@ class Stage:
             raise SesameError(
                 f"a stage's short lies from 0 to 1 and its dropout below 1; found {self.short} and {self.dropout}"
             )
+        asked = [name for name in ("tokens", "reverse", "cut") if getattr(self, name)]
+        if asked and self.packing != "answers":
+            raise SesameError(
+                f"a stage's {asked[0]} is for packing = answers, and here it is {self.packing}; leave it out"
+            )
 
 
 @dataclass(frozen=True)
@@ -290,7 +295,13 @@ def scaled(recipe: Recipe, found_at: int) -> Recipe:
 
     `found_at` is the batch that the recipe's rate is good for, batch that of the first stage.
     """
-    batch = next(iter(recipe.stages.values())).batch
+    name, stage = next(iter(recipe.stages.items()))
+    if stage.tokens:
+        raise SesameError(
+            f"--scale-lr follows stages.{name}.batch, but a step takes so many tokens there (stages.{name}.tokens), whatever "
+            "the batch; set optimizer.rate instead"
+        )
+    batch = stage.batch
     rate = recipe.optimizer.rate * batch / found_at
     return dataclasses.replace(recipe, optimizer=dataclasses.replace(recipe.optimizer, rate=rate))
 

@@ -72,7 +72,7 @@ BAD_TEXT = {
     "utf-16": ("a.txt", RUSSIAN.encode("utf-16"), ["a.txt", "iconv -f utf-16"]),
     "no field": ("a.jsonl", JSON_LINES + b'{"body": "x"}\n', ["a.jsonl:2", "'text'", "body"]),
     "bad json": ("a.jsonl", JSON_LINES * 2 + b'{"text": "x"\n', ["a.jsonl:3", "JSON", "mend or remove"]),
-    "cut xz": ("a.txt.xz", lzma.compress(os.urandom(9000))[:5000], ["a.txt.xz", "copy it again"]),
+    "cut xz": ("a.txt.xz", lzma.compress(os.urandom(9000).hex().encode())[:5000], ["a.txt.xz", "copy it again"]),
     "cut gz": ("a.txt.gz", gzip.compress(SENTENCE * 900)[:-20], ["a.txt.gz", "copy it again"]),
     "no gz": ("a.txt.gz", SENTENCE, ["a.txt.gz", "copy it again or mend its name"]),
     "table": ("a.csv", b"text,label\na,b\n", ["a.csv", "is a table", ".jsonl"]),

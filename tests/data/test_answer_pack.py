@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sesame import chance
+from sesame.backbones import EncoderDecoder, EncoderDecoderConfig
 from sesame.data.answer_pack import AnswerPacker, BucketLoader, bucketed, plan_batches
 from sesame.data.batch import IGNORE, Batch
 from sesame.data.build import build_pairs
@@ -18,6 +19,10 @@ from sesame.data.loader import Loader
 from sesame.data.pack import Specials
 from sesame.data.parts import hold_out
 from sesame.errors import SesameError
+from sesame.objectives import Vocab, build
+from sesame.objectives.model import Model
+from sesame.objectives.seq2seq import Seq2SeqConfig
+from sesame.train.step import count_targets, step_loss
 from tests.languages import word_tokenizer
 
 WORDS = [f"w{chr(97 + i)}" for i in range(20)]
@@ -150,3 +155,27 @@ def test_ranks_share_a_step(tmp_path: Path) -> None:
     for step in range(5):
         if len(whole.rows(step)[1]) > 1:
             assert flat(whole.load(step, 0.0)) == flat(shares[0].load(step, 0.0)) + flat(shares[1].load(step, 0.0))
+
+
+def test_a_rank_without_a_pair_takes_the_step_and_adds_nothing(tmp_path: Path) -> None:
+    """Of 200 pairs in batches of few places some have fewer pairs than there are ranks; together these still learn each pair
+    once, as one rank would alone."""
+    whole = loader(tmp_path)
+    shares = [loader(tmp_path, rank=rank, ranks=4) for rank in range(4)]
+    sizes = [len(whole.rows(step)[1]) for step in range(len(whole.starts) - 1)]
+    assert min(sizes) < 4 < max(sizes)
+    torch.manual_seed(0)
+    backbone = EncoderDecoder(EncoderDecoderConfig(30, 8, 1, 2, max_length=16, dropout=0.0, attention_dropout=0.0))
+    vocab = Vocab(30, {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4})
+    model = Model(backbone, build({"seq2seq": Seq2SeqConfig()}, backbone, vocab)).double()
+    for step in (sizes.index(min(sizes)), sizes.index(max(sizes))):
+        found = []
+        for many in ([whole], shares):
+            model.zero_grad()
+            batches = [model.objective.corrupt(batch) for one in many for batch in one.load(step, 0.0)]
+            assert len(batches) >= len(many)
+            counts = count_targets(batches)
+            for batch in batches:
+                step_loss(model(batch), counts).backward()  # type: ignore[no-untyped-call]
+            found.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        torch.testing.assert_close(found[1], found[0], rtol=0, atol=1e-12)

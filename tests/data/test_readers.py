@@ -10,6 +10,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
@@ -92,6 +93,17 @@ def test_parquet(tmp_path: Path) -> None:
     fails(file, "damaged")
 
 
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_a_parquet_string_that_is_not_utf8(tmp_path: Path, dictionary: bool) -> None:
+    """The format's libraries take any bytes for a string."""
+    letters = [b"a"] * 200 + [b"sch\xf6n"]
+    ends = np.cumsum([0, *map(len, letters)]).astype(np.int32)
+    column = arrow.StringArray.from_buffers(201, arrow.py_buffer(ends), arrow.py_buffer(b"".join(letters)))
+    file = tmp_path / "a.parquet"
+    parquet.write_table(arrow.table({"text": column.dictionary_encode() if dictionary else column}), file)
+    fails(file, "row 201 of 'text'", "not UTF-8 (byte 0xf6)")
+
+
 def test_parquet_columns_with_difficult_names(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     words = arrow.array(["a", "b"])
@@ -125,6 +137,22 @@ def test_cut_off_and_damaged(tmp_path: Path, packed: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("packed", [".gz", ".xz", ".bz2", ".zst"])
+@pytest.mark.parametrize("place", [0, 3, 20])
+def test_damage_in_a_later_member_is_no_end(tmp_path: Path, packed: str, place: int) -> None:
+    """Members are what `cat` makes of packed files, and what pbzip2 writes."""
+    member = PACKERS[packed](b"a page\n\n" * 200)
+    bad = bytearray(member)
+    bad[place] ^= 0xFF
+    fails(write(tmp_path / f"a.txt{packed}", member + bytes(bad) + member), "copy it again")
+
+
+@pytest.mark.parametrize("packed", [".gz", ".xz", ".bz2"])
+def test_zeros_between_members_are_no_end(tmp_path: Path, packed: str) -> None:
+    member, padding = PACKERS[packed](b"a page\n\n" * 200), b"\0" * 300_000
+    assert len(texts(write(tmp_path / f"a.txt{packed}", member + padding + member + padding))) == 400
+
+
 @pytest.mark.parametrize(
     ("encoding", "text"),
     [
@@ -135,11 +163,12 @@ def test_cut_off_and_damaged(tmp_path: Path, packed: str) -> None:
         ("gb18030", "船中午离开了，没有人挥手，海鸥跟在后面飞了很久。" * 9),
         ("utf-16", "The ferry left at noon. " * 9),
         ("utf-16le", "The ferry left at noon. " * 9),
+        ("utf-32", "The ferry left at noon. " * 9),
     ],
 )
 def test_other_encodings(tmp_path: Path, encoding: str, text: str) -> None:
     message = fails(write(tmp_path / "a.txt", f"plain\n{text}\n".encode(encoding)), "UTF-8", f"iconv -f {encoding} ")
-    if not encoding.startswith("utf-16"):
+    if not encoding.startswith("utf-"):
         assert "a.txt:2:" in message
 
 

@@ -81,6 +81,14 @@ def test_parquet_knows_the_names_behind_numbers(tmp_path: Path) -> None:
     assert table.place(2).endswith("a.parquet: row 2")
 
 
+def test_parquet_strings_that_are_not_utf8(tmp_path: Path) -> None:
+    """The format's libraries take any bytes for a string."""
+    ends, letters = b"".join(n.to_bytes(4, "little") for n in (0, 1, 5)), b"asch\xf6"
+    column = arrow.StringArray.from_buffers(2, arrow.py_buffer(ends), arrow.py_buffer(letters))
+    parquet.write_table(arrow.table({"text": column, "label": ["x", "y"]}), tmp_path / "a.parquet")
+    fails(tmp_path / "a.parquet", "not UTF-8 (byte 0xf6)")
+
+
 def test_parquet_with_one_name_for_two_columns(tmp_path: Path) -> None:
     columns = [arrow.array(["a", "b"])] * 3
     parquet.write_table(arrow.Table.from_arrays(columns, names=["text", "text", "label"]), tmp_path / "a.parquet")

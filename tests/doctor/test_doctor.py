@@ -1,6 +1,9 @@
 """`sesame doctor`: what it finds, what it prints, how it ends."""
 
 import json
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ from typer.testing import CliRunner
 
 from sesame.cli import app
 from sesame.doctor import run_doctor
+from sesame.doctor.findings import NO_CONTROL
 from sesame.errors import SesameError
 from sesame.text.train import train_tokenizer
 
@@ -160,3 +164,14 @@ def test_json_through_the_command(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["doctor", write(tmp_path / "a.txt", *ENGLISH), "--json"])
     assert result.exit_code == 0
     assert set(json.loads(result.stdout)) == {"findings", "text", "tokenizer", "masked_examples"}
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="the remedy is a command that is not installed here")
+def test_the_remedy_removes_every_control_character(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = "Tab\there, Ёж und Käse\n" * 99  # so much that nobody takes the file for a binary one
+    text = kept + "".join(map(chr, (*range(1, 9), *range(11, 32), *range(127, 160)))) + kept
+    report = examine(capsys, write(tmp_path / "bad.txt", text))[1]
+    (told,) = [finding["text"] for finding in report["findings"] if finding["what"] == "control"]
+    assert NO_CONTROL in told
+    found = subprocess.run(shlex.split(NO_CONTROL), input=text.encode(), capture_output=True, check=True)
+    assert found.stdout.decode() == kept + kept

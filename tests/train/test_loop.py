@@ -174,7 +174,8 @@ def test_guard_sees_spikes_and_gives_up_on_divergence() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from([*DECAYS, "inverse_sqrt"]), st.floats(0, 0.9), st.floats(0, 1.5), st.integers(0, 10**6))
 def test_schedule_stays_between_0_and_1(kind: str, warmup: float, progress: float, step: int) -> None:
-    factor = Schedule(kind, warmup).factor(progress, step)  # type: ignore[arg-type]
+    steps = int(kind == "inverse_sqrt")  # it needs a warm-up
+    factor = Schedule(kind, warmup, steps).factor(progress, step)  # type: ignore[arg-type]
     assert 0 <= factor <= 1 + 1e-9
 
 
@@ -190,6 +191,21 @@ def test_schedule_known_values() -> None:
         assert peak.factor(progress, 0) == pytest.approx((1 + p * 31) / 32)
     assert Schedule("inverse_sqrt", 0.1).factor(0.4, 0) == pytest.approx(0.5)
     assert Schedule("constant", 0.0, warmup_steps=10).factor(0.9, 4) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.004])
+def test_the_transformers_schedule_by_steps(share: float) -> None:
+    """Vaswani et al. 2017, equation 3, as a factor of its peak; a shorter share beside the steps changes nothing."""
+    schedule, warmup, steps = Schedule("inverse_sqrt", share, 400), 400, 10_000
+    for step in (0, 19, 199, 399, 400, 1599, 9999):
+        number = step + 1
+        wanted = min(number**-0.5, number * warmup**-1.5) / warmup**-0.5
+        assert schedule.factor(number / steps, step) == pytest.approx(wanted)
+
+
+def test_a_fall_from_the_end_of_a_warm_up_needs_one() -> None:
+    with pytest.raises(SesameError, match=r"schedule\.warmup"):
+        Schedule("inverse_sqrt", 0.0)
 
 
 def test_step_counts_real_tokens(packer: Packer) -> None:

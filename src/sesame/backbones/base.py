@@ -195,6 +195,11 @@ def check_shape(config: Any) -> None:
             raise SesameError(f"backbone.{name} is {getattr(config, name)}; it must not be below 0")
     if not (0 <= config.dropout < 1 and 0 <= config.attention_dropout < 1 and config.eps > 0 and config.init > 0):
         raise SesameError("backbone: dropouts lie from 0 to below 1, eps and init above 0")
+    if not 0 <= getattr(config, "inner_dropout", 0.0) < 1:
+        raise SesameError(f"backbone.inner_dropout is {config.inner_dropout}; it lies from 0 to below 1")
+    for name in ("rotary_base", "local_base"):
+        if not getattr(config, name, 1.0) > 0:
+            raise SesameError(f"backbone.{name} is {getattr(config, name)}; it must be above 0")
     check_depth(config.depth)
     if config.width % config.heads and not getattr(config, "head_size", 0):
         raise SesameError(f"backbone.width {config.width} does not divide by {config.heads} heads; change one of them")

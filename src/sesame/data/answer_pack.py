@@ -9,7 +9,7 @@ order in every epoch. Pairs of one length lie side by side in an order drawn by 
 function of (seed, n).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -150,11 +150,16 @@ class BucketLoader(Loader):
     def rows(self, step: int) -> tuple[Ints, Ints]:
         epoch, number = locate(step, 1, len(self.starts) - 1, self.seed)
         rows = self.order[self.starts[number[0]] : self.starts[number[0] + 1]][self.rank :: self.ranks]
-        if len(rows) == 0:
-            raise SesameError(
-                f"a batch has fewer pairs than there are processes ({self.ranks}); raise the stage's tokens"
-            )
         return np.full(len(rows), epoch[0]), rows
+
+    def load(self, step: int, progress: float) -> list[Batch]:
+        """The last batch of a width may have fewer pairs than there are ranks. One that is left without a pair walks through
+        the first rank's all the same, as all ranks must take every step (its tokens count), but nothing is asked of it."""
+        if len(self.rows(step)[1]):
+            return super().load(step, progress)
+        [batch] = replace(self, rank=0).load(step, progress)
+        wanted = batch.targets[NAME]
+        return [batch.with_targets(**{NAME: replace(wanted, labels=torch.full_like(wanted.labels, IGNORE))})]
 
     @property
     def usual(self) -> int:

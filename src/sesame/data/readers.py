@@ -169,7 +169,7 @@ def _parquet_records(path: Path, field: str, progress: Progress | None) -> Itera
             _check_column(table.schema_arrow, field, path)
             size, rows, row, told = path.stat().st_size, max(1, table.metadata.num_rows), 0, 0
             for batch in table.iter_batches(batch_size=128, columns=[field]):
-                for text in batch.column(field).to_pylist():
+                for text in _values(batch.column(field), path, row, field):
                     row += 1
                     if text is None:
                         raise SesameError(f"{path}: row {row} of {field!r} is null; drop such rows first")
@@ -180,6 +180,23 @@ def _parquet_records(path: Path, field: str, progress: Progress | None) -> Itera
     except (arrow.ArrowException, OSError) as error:
         why = str(error).splitlines()[0]
         raise SesameError(f"{path}: is damaged or not a parquet file ({why}); copy it again") from error
+
+
+def _values(column: Any, path: Path, before: int, field: str) -> list[Any]:
+    """A column of a batch; nobody who writes parquet need check that its strings are UTF-8."""
+    try:
+        found: list[Any] = column.to_pylist()
+        return found
+    except UnicodeDecodeError as error:
+        for number, value in enumerate(column, before + 1):
+            try:
+                value.as_py()
+            except UnicodeDecodeError:
+                byte = error.object[error.start]
+                raise SesameError(
+                    f"{path}: row {number} of {field!r} is not UTF-8 (byte 0x{byte:02x}); mend or drop such rows first"
+                ) from None
+        raise
 
 
 def _check_column(schema: Any, field: str, path: Path) -> None:

@@ -115,10 +115,32 @@ def _unpack(raw: BinaryIO, suffix: str) -> Iterator[bytes]:
     if suffix == ".zst":
         yield from _unzstd(raw)
         return
-    openers: dict[str, Callable[[BinaryIO], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    with openers.get(suffix, nullcontext)(raw) as stream:
+    if suffix in (".xz", ".bz2"):
+        yield from _members(raw, lzma.LZMADecompressor if suffix == ".xz" else bz2.BZ2Decompressor)
+        return
+    with gzip.open(raw) if suffix == ".gz" else nullcontext(raw) as stream:
         while block := stream.read(BLOCK):
             yield block
+
+
+def _members(raw: BinaryIO, unpacker: Callable[[], Any]) -> Iterator[bytes]:
+    """Member by member, because the library's own readers take damage at the start of a later one, and the zeros that may
+    stand between two of them, for the end of the file: all behind it would be missing in silence."""
+    member, data = None, b""
+    while data := data or raw.read(1 << 17):
+        if member is None:
+            data = data.lstrip(b"\0")
+            if not data:
+                continue
+            member = unpacker()
+        block = member.decompress(data, BLOCK)
+        while block:
+            yield block
+            block = b"" if member.eof or member.needs_input else member.decompress(b"", BLOCK)
+        data = member.unused_data if member.eof else b""
+        member = None if member.eof else member
+    if member is not None:
+        raise EOFError
 
 
 def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
@@ -149,7 +171,7 @@ def _not_packed(path: Path, suffix: str, error: Exception) -> SesameError:
 def _check_is_text(path: Path, data: bytes, line: int) -> None:
     """Called on the first block, and on every block that holds a NUL."""
     guess = _guess(data[:65536])
-    if guess is not None and guess.startswith("utf-16"):
+    if guess is not None and guess.startswith("utf-"):
         raise _recode(path, guess, "is not UTF-8")
     control = sum(data[:65536].count(byte) for byte in _CONTROL)
     if control > 0.02 * min(len(data), 65536):
@@ -178,6 +200,8 @@ def _recode(path: Path, guess: str, what: str, line: int | None = None) -> Sesam
 
 def _guess(data: bytes) -> str | None:
     """A cheap guess at an encoding that is not UTF-8, from where the bytes above 127 lie; None without such bytes."""
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # the first of them begins as that of UTF-16 does
+        return "utf-32"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     even, odd = data[::2].count(0), data[1::2].count(0)

@@ -242,6 +242,9 @@ def _read_parquet(path: Path) -> Table:
                     raise SesameError(f"{path}: the column {name!r} is there twice; rename one of them")
             names = _class_names(table.schema_arrow.metadata or {})
             rows = [row for batch in table.iter_batches(batch_size=1024) for row in batch.to_pylist()]
+    except UnicodeDecodeError as error:  # the format's libraries take any bytes for a string
+        byte = f"0x{error.object[error.start]:02x}"
+        raise SesameError(f"{path}: holds a string that is not UTF-8 (byte {byte}); mend or drop such rows") from None
     except (arrow.ArrowException, OSError) as error:
         why = str(error).splitlines()[0]
         raise SesameError(f"{path}: is damaged or not a parquet file ({why}); copy it again") from error

@@ -62,6 +62,10 @@ def text_findings(figures: TextFigures) -> Iterator[Finding]:
         )
 
 
+# Half of them, U+0080 to U+009F, are two bytes in UTF-8, which tr cannot remove.
+NO_CONTROL = r"perl -CSD -pe 's/[^\P{Cc}\t\n]//g'"
+
+
 def _character_findings(figures: TextFigures) -> Iterator[Finding]:
     signs, size = figures.signs, max(1, figures.characters)
 
@@ -79,8 +83,7 @@ def _character_findings(figures: TextFigures) -> Iterator[Finding]:
         yield Finding(
             level(sign.count, RARE),
             "control",
-            f"{sign.count:,} control characters, first at {sign.first}; remove them, for example with tr -d "
-            r"'\001-\010\013\014\016-\037'",
+            f"{sign.count:,} control characters, first at {sign.first}; remove them, for example with {NO_CONTROL}",
         )
     if (sign := signs["mojibake"]).count:
         yield Finding(

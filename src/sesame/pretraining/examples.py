@@ -94,7 +94,7 @@ class Examples:
         """All examples of a stage, from one text or from a mixture of languages."""
         packers = self.packers(self.train, stage)
         basic = Loader(packers[0], stage.batch, micro, self.seed, self.model.objective.corrupt, ramp=stage.ramp)
-        if stage.tokens and len(packers) == 1:
+        if self.in_tokens(stage):
             return bucketed(basic, stage.tokens, micro * stage.length)
         if not isinstance(self.train, Mixture):
             return basic
@@ -102,9 +102,15 @@ class Examples:
         shares = source_shares(self.train.sources, mix.exponent, mix.translated)
         return mixed(basic, packers, shares)
 
+    def in_tokens(self, stage: Stage) -> bool:
+        """Whether a step takes so many tokens, of one source of pairs, and not so many rows."""
+        return bool(stage.tokens) and len(parts_of(self.train)) == 1
+
     def share(self, name: str, stage: Stage, world: World) -> Loader:
         """The examples of this rank, in batches as its machine takes them."""
-        share = share_of(stage.batch, world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
+        share = stage.batch
+        if not self.in_tokens(stage):
+            share = share_of(stage.batch, world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
         micro = stage.micro or self.micro(stage)
         on_gpu = self.machine.device.type == "cuda"
         if not stage.micro and on_gpu:

@@ -29,6 +29,8 @@ CPU_TOKENS = (1024, 2048, 4096, 8192, 16384)  # sizes that are timed on a CPU
 BETTER, TURNS = 1.1, 3  # another size than the usual one must be so much faster, in the best of three tries
 LEAST, SECONDS = 3.0, 20.0  # for each measurement, once the first step is done
 
+DRAWN = 64  # steps whose rows are counted, in a tenth of that time at most
+
 Load = Callable[[int], list[Batch]]
 """The micro-batches of a step, from the store."""
 
@@ -144,15 +146,28 @@ class Probe:
             took = self.run(parts)
             rates.append(sum(map(_tokens, parts)) / took)
             seconds, number = seconds + took, number + together
-        rate, real = statistics.median(rates), _tokens(batches)
+        rate, (tokens, rows, places) = statistics.median(rates), _sizes(load)
         return Speed(
             tokens_per_second=rate,
-            tokens_per_row=real / sum(batch.size for batch in batches),
-            padding=1 - real / sum(batch.ids.numel() for batch in batches),
+            tokens_per_row=tokens / rows,
+            padding=1 - tokens / places,
             first=max(first - again, 0.0),
-            loading=loading * rate / real,
+            loading=loading * rate / _tokens(batches),
             memory=peak_memory(self.machine.device),
         )
+
+
+def _sizes(load: Load) -> tuple[int, int, int]:
+    """Tokens, rows and places of several steps: a single one may have rows of one length, or of one language."""
+    began, tokens, rows, places = time.perf_counter(), 0, 0, 0
+    for step in range(DRAWN):
+        for batch in load(step):
+            tokens += int(batch.lengths.sum())
+            rows += batch.size
+            places += batch.ids.numel()
+        if time.perf_counter() - began > SECONDS / 10:
+            break
+    return tokens, rows, places
 
 
 def _tokens(batches: list[Batch]) -> int:

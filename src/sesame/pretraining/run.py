@@ -47,7 +47,8 @@ def _pretrain(wishes: Wishes, world: World) -> Path:
             raise
     identity = identity_of(recipe, wishes, files)
     for name, stage in recipe.stages.items():
-        share_of(stage.batch, world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
+        if not stage.tokens:  # else it may play no part, see `Examples.share`
+            share_of(stage.batch, world, f"stages.{name}.batch", STAIRS if stage.ramp else 1)
     with Run.claim(wishes.out, identity, world) as run:
         run.bind_files(sums_of(files_of(wishes, files)) if world.first else {})
         if (run.final / "config.json").is_file():

@@ -41,7 +41,8 @@ DECAYS: dict[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True)
 class Schedule:
-    """Linear warm-up over the first share of the run, then a decay. "inverse_sqrt" is the Transformer's (Vaswani 2017)."""
+    """Linear warm-up over the first share of the run, then a decay. "inverse_sqrt" is the Transformer's (Vaswani 2017): the
+    rate falls as √(end of the warm-up / now), whether the warm-up was counted in shares or in steps."""
 
     kind: Literal["linear", "cosine", "inverse_sqrt", "slanted", "constant"] = "linear"
     warmup: float = 0.01  # share of the run
@@ -50,6 +51,11 @@ class Schedule:
     def __post_init__(self) -> None:
         if not 0 <= self.warmup < 1:
             raise SesameError(f"schedule.warmup is {self.warmup}; it is a share of the run, from 0 to below 1")
+        if self.kind == "inverse_sqrt" and not (self.warmup or self.warmup_steps > 0):
+            raise SesameError(
+                "schedule.kind = inverse_sqrt falls from the end of the warm-up on, and there is none; set schedule.warmup "
+                "or schedule.warmup_steps above 0"
+            )
 
     def factor(self, progress: float, step: int) -> float:
         progress = min(max(progress, 0.0), 1.0)
@@ -57,7 +63,8 @@ class Schedule:
         if self.warmup_steps:
             up = min(up, (step + 1) / self.warmup_steps)
         if self.kind == "inverse_sqrt":
-            return up * math.sqrt(self.warmup / progress) if progress > self.warmup > 0 else up
+            end = max(self.warmup, progress * self.warmup_steps / (step + 1))  # the progress of so many steps
+            return up * math.sqrt(end / progress) if progress > end else up
         past = max(0.0, (progress - self.warmup) / (1.0 - self.warmup))
         if self.kind == "slanted":  # equation 3: both sides of the triangle end at 1/32
             return slanted(max(past, 1.0 - up))
