@@ -66,7 +66,7 @@ def read_labelled(
             raise SesameError(f"{path}: the JSON of SQuAD has no columns to choose; leave out --{min(columns)}-column")
         examples, warnings = read_squad(path)
         return _whole(path, examples, f"{path.name}: {len(examples):,} questions", warnings, labels, "questions")
-    table = read_table(path, [*columns.values()])
+    table = read_table(path, [*columns.values()], whole=not labels)
     if task == "tag":
         return _tags(table, columns, labels)
     readers = {"qa": _qa, "choice": read_choices}
@@ -79,6 +79,7 @@ def read_labelled(
         if task == "classify" and not multi
         else ""
     )
+    warnings = [*table.warnings, *warnings]
     return _whole(path, examples, f"{path.name}: {len(examples):,} rows; {said}", warnings, labels, "rows", hint)
 
 
@@ -255,7 +256,7 @@ def _tags(table: Table, columns: Mapping[str, str], labels: bool) -> Labelled:
     examples = [replace(one, id=by_place[one.place]) for one in found.examples]
     lost = len(sentences) - len(examples)
     warnings = [f"{table.path}: left out {lost:,} of {len(sentences):,} rows without words"] if lost else []
-    return Labelled(examples, found.said, found.warnings + warnings)
+    return Labelled(examples, found.said, [*table.warnings, *found.warnings, *warnings])
 
 
 def _list(value: Any, place: str, column: str) -> list[Any]:
