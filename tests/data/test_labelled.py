@@ -165,6 +165,13 @@ def test_scores_are_numbers(tmp_path: Path, value: Any) -> None:
     fails(tmp_path / "a.jsonl", rows, "a.jsonl:2:", "'score'", "finite number", "like 3.5", task="regress")
 
 
+def test_scores_that_no_model_can_hold(tmp_path: Path) -> None:
+    rows = [{"text": "a", "score": 1e36}, {"text": "b", "score": "-1e300"}]
+    fails(tmp_path / "a.jsonl", rows, "a.jsonl:2:", '"-1e300"', "too large", "divide", task="regress")
+    found = read(tmp_path / "b.csv", "text,score\na,1e36\nb,-1e36\n", "regress")
+    assert [one.label for one in found.examples] == [1e36, -1e36]
+
+
 def test_scores(tmp_path: Path) -> None:
     found = read(tmp_path / "a.csv", "text,label,score\na,x,1e-1\nb,y,-2\n", "regress")
     assert [one.label for one in found.examples] == [0.1, -2.0]

@@ -26,6 +26,7 @@ from sesame.errors import SesameError
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
 MOST_MISSING = 0.1  # of the rows may lack a label
+LARGEST_SCORE = 1e36  # a model computes in 32 bits, which end at 3e38
 _WORDS = listed("tokens words text sentence")
 _TAGS = listed("ner_tags tags labels label ner tag")
 _CONTEXTS = listed("context passage paragraph document text")
@@ -212,8 +213,12 @@ def _score(value: Any, place: str, column: str) -> float | None:
             number = float(value)
         except (ValueError, OverflowError):
             number = math.nan
-        if math.isfinite(number):
+        if abs(number) <= LARGEST_SCORE:
             return number
+        if math.isfinite(number):
+            raise SesameError(
+                f"{place}: {column!r} holds {briefly(value)}, too large a score for a model; divide all of them"
+            )
     raise SesameError(
         f"{place}: {column!r} holds {briefly(value)}, not a finite number; write it like 3.5, or choose another column "
         "with --label-column"
