@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from sesame.data.choices import read_choices
-from sesame.data.columns import ROLES, briefly, column_for, id_in, text_columns, text_in, unknown_column
+from sesame.data.columns import ROLES, briefly, column_for, id_in, text_columns, text_in, unknown_column, unread
 from sesame.data.conll import Sentence, read_conll, tagged
 from sesame.data.examples import Answer, Example
 from sesame.data.squad import Finder, given_answers, read_squad
-from sesame.data.tables import IDS, TABLES, Table, inner_suffix, is_number, listed, read_table
+from sesame.data.tables import IDS, TABLES, Table, fold, inner_suffix, is_number, listed, read_table
 from sesame.errors import SesameError
 
 TASKS = ("classify", "regress", "tag", "qa", "choice")
@@ -142,7 +142,8 @@ def _texts(
     if label is None and labels:
         raise unknown_column(table, "label", "label")
     ids = column_for(table, columns, "id", IDS, {text, pair, label})
-    read: Callable[[Any, str, str], Any] = _score if task == "regress" else _names(multi)
+    unsure = label is not None and fold(label) == "gold_label"
+    read: Callable[[Any, str, str], Any] = _score if task == "regress" else _names(multi, unsure)
     trusted = labels or "label" in columns  # a column that was only guessed must not stop a prediction
     examples = []
     for line, row in table.rows:
@@ -163,6 +164,8 @@ def _texts(
     said = ", ".join(f'{role} = "{name}"' for role, name in chosen.items() if name is not None)
     guessed = any(name is not None and role not in columns for role, name in chosen.items())
     said = ("" if table.header else "no header; ") + said + (" (guessed)" if guessed else "")
+    if pair is None and "text" not in columns and (left := unread(table, {text, label})):
+        said += f"; not read: {', '.join(map(repr, left))}"
     return examples, said, _alike(table.path, examples) if labels and task == "classify" else []
 
 
@@ -181,8 +184,12 @@ def _alike(path: Path, examples: list[Example]) -> list[str]:
     return [f"{path}: the labels {first}{more} are taken for different classes; write them alike if they mean the same"]
 
 
-def _names(multi: str | None) -> Callable[[Any, str, str], Any]:
+def _names(multi: str | None, unsure: bool = False) -> Callable[[Any, str, str], Any]:
+    """`unsure`: a label "-" is none, as where the annotators of SNLI and MultiNLI did not agree."""
+
     def read(value: Any, place: str, column: str) -> str | tuple[str, ...] | None:
+        if unsure and value == "-":
+            return None
         if multi and isinstance(value, str):
             value = [part for part in value.split(multi) if part.strip()]
         if isinstance(value, list):

@@ -31,9 +31,10 @@ def listed(names: str) -> list[str]:
 TEXTS = listed("""text sentence question content review review_text document tweet message utterance query body comment sms
     post description headline abstract title sentence1 text_a premise question1 text1 sentence_a context""")
 PAIRS = listed("""sentence1:sentence2 text_a:text_b premise:hypothesis question1:question2 text1:text2 sentence_a:sentence_b
-    question:sentence query:passage query:document claim:evidence text:pair sentence:pair text:text_pair""")
+    question:sentence question:passage question:context context:hypothesis query:passage query:document claim:evidence
+    text:pair sentence:pair text:text_pair""")
 LABELS = listed("""label labels class category target intent sentiment tag gold gold_label y emotion topic stars score rating
-    similarity value""")
+    similarity value answer""")
 SCORES = listed("score rating similarity value label target stars gold y labels")
 IDS = listed("id idx guid uid index qid example_id sentence_id")
 _NAMES = frozenset([*TEXTS, *LABELS, *SCORES, *IDS, *chain(*(pair.split(":") for pair in PAIRS))])
