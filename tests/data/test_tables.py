@@ -157,7 +157,7 @@ def test_a_few_rows_that_a_line_break_parted(tmp_path: Path, header: str) -> Non
     assert [tuple(row.values()) for _, row in table.rows] == [tuple(row.strip().split("\t")) for row in rows]
     assert table.header == bool(header)
     assert table.warnings == (
-        f"{file}: left out 1 of {len(rows) + 1 + bool(header):,} rows that have not 2 cells, as the first one has, "
+        f"{file}: left out 1 of {len(rows) + 1 + bool(header):,} lines that have not 2 cells, as the first one has, "
         f"first at {file}:{line}",
     )
     read = read_labelled(file, "classify")

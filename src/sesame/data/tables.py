@@ -162,7 +162,7 @@ def _without_broken_rows(path: Path, rows: list[Cells], whole: bool) -> tuple[li
     line, cells = broken[0]
     if whole or inner_suffix(path) == ".csv" or len(broken) >= MOST_BROKEN * len(rows):
         raise _wrong_width(path, line, len(cells), width)
-    said = f"{path}: left out {len(broken):,} of {len(rows):,} rows that have not {width} cells, as the first one has"
+    said = f"{path}: left out {len(broken):,} of {len(rows):,} lines that have not {width} cells, as the first one has"
     return [row for row in rows if len(row[1]) == width], (f"{said}, first at {path}:{line}",)
 
 
