@@ -306,6 +306,14 @@ def test_tables_give_their_text_column(
     assert [document.text for document in read_documents(files)] == found
 
 
+def test_rows_that_a_line_break_parted_give_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{n}\tnumber {n}\n" for n in range(2000)]
+    (tmp_path / "a.tsv").write_text("id\ttext\n" + "".join([*rows[:9], "parted\n", *rows[9:]]))
+    (file,) = corpora([str(tmp_path / "a.tsv")], [], tmp_path)
+    assert len(list(read_documents([Path(file)]))) == 2000
+    assert f"warning: {tmp_path / 'a.tsv'}: left out 1 of 2,002 lines" in capsys.readouterr().err
+
+
 def test_parquet_gives_its_text_column(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

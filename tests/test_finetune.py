@@ -472,6 +472,15 @@ def test_nothing_can_be_kept_aside(begin: Path, tmp_path: Path) -> None:
         run(begin, tmp_path / "run", "regress", str(one), None)
 
 
+def test_a_single_score_is_learnt(begin: Path, tmp_path: Path) -> None:
+    """Of two rows one is kept aside; the spread of the other one's score is none, not unknown."""
+    train = write_csv(tmp_path / "train.csv", [("text", "score"), ("w1 w2", "2.5"), ("w3 w4", "3.5")])
+    results = run(begin, tmp_path / "run", "regress", str(train), None, settings=SHORT)
+    (said,) = (json.loads(line)["value"] for line in (tmp_path / "run" / "predictions.jsonl").read_text().splitlines())
+    assert 1.5 < said < 4.5  # near the one score that was seen
+    assert results["scores"]["valid"]["mae"]["mean"] < 2.0
+
+
 def test_a_wrong_metric_is_told_before_the_training(begin: Path, tmp_path: Path) -> None:
     train, valid = files(tmp_path, "classify", 24, 8)
     with pytest.raises(SesameError, match=r"--metric beauty.*accuracy.*macro_f1"):

@@ -1,5 +1,6 @@
 """Suites: what is found in a folder, the runs, and tables with the numbers of the runs and the average of the paper."""
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -162,6 +163,40 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     (tmp_path / "sst2").mkdir()
     with pytest.raises(SesameError, match="is the same task as"):
         plan("glue", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "lines"),
+    [
+        (("eng.train", "eng.testa", "eng.testb"), "-DOCSTART- -X- -X- O\n\nThe DT I-NP O\nAda NNP I-NP I-PER\n"),
+        (("train.conll", "dev.conll", "test.conll"), "# id 0aa-11\tdomain=train\nThe _ _ O\nAda _ _ B-PER\n\n"),
+        (("train.tsv.gz", "dev.tsv", "test.tsv"), "#\thttp://a.b [2009]\n1\tThe\tO\n2\tAda\tB-PER\n\n"),
+    ],
+    ids=["conll2003", "multiconer", "germeval"],
+)
+def test_entities_as_they_are_published(tmp_path: Path, names: tuple[str, ...], lines: str) -> None:
+    for name in names:
+        data = lines.encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    (entry,), _ = plan("ner", tmp_path)
+    assert {part: file.name for part, file in entry.files.items()} == dict(
+        zip(("train", "valid", "test"), names, strict=True)
+    )
+    for file in entry.files.values():
+        (found,) = read_labelled(file, "tag").examples
+        assert (found.text, found.label) == ("The Ada", ("O", "B-PER"))
+
+
+@pytest.mark.parametrize("one", ["squad", "SQuAD1.1", "squad_v1"])
+@pytest.mark.parametrize("two", ["squad2", "squad_v2", "SQuAD-v2.0"])
+def test_folders_of_squad(tmp_path: Path, one: str, two: str) -> None:
+    for name in (one, two):
+        (tmp_path / name).mkdir()
+        for part in ("train", "dev"):
+            (tmp_path / name / f"{part}-v.json").write_text('{"data": []}')
+    entries, missing = plan("squad", tmp_path)
+    assert ([entry.key for entry in entries], missing) == (["squad1", "squad2"], {})
+    assert [entry.files["train"].parent.name for entry in entries] == [one, two]
 
 
 # ---- the runs --------------------------------------------------------------------------------------------------------

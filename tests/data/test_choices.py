@@ -38,6 +38,7 @@ SWAG = "sent1,sent2,startphrase,ending0,ending1,ending2,ending3,label\nA,B,A B,w
         ("a.csv", SWAG.replace("startphrase,", "").replace("A B,", ""), "A B", "wxyz", 2),
         ("a.jsonl", [{"article": "A", "question": "B", "options": ["w", "x"], "answer": "B"}], "A\nB", "wx", 1),
         ("a.jsonl", [{"stem": "A", "choices": ["w", "x"], "label": 0}], "A", "wx", 0),
+        ("a.jsonl", [{"question_stem": "A", "choices": ["w", "x"], "answerKey": "B"}], "A", "wx", 1),
         ("a.jsonl", [{"context": "A", "endings": ["w", "x"], "label": "x"}], "A", "wx", 1),
         ("a.jsonl", [{"premise": "A", "choice1": "w", "choice2": "x", "label": 1}], "A", "wx", 1),
         (

@@ -159,3 +159,15 @@ def test_prediction_needs_no_tags(tmp_path: Path) -> None:
     assert example.label is None
     (example,) = read(tmp_path / "a.txt", "EU I-ORG\nrose O\n", labels=False).examples
     assert example.label == ("B-ORG", "O")
+
+
+def test_a_column_that_counts_the_words_is_not_theirs(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    found = read(file, "1\tIn\tO\n2\tBonn\tB-LOC\n\n1\tAda\tB-PER\n")
+    assert [one.text for one in found.examples] == ["In Bonn", "Ada"]
+    assert found.said.endswith("words in column 2, the first one counts them")
+    assert [one.text for one in read_labelled(file, "tag", {"text": "1"}).examples] == ["1 2", "1"]
+    untagged = read(file, "1\tIn\n2\tBonn\n", labels=False)
+    assert [one.text for one in untagged.examples] == ["In Bonn"]
+    for data in ("1 O\n2 B-X\n", "1 CD O\n2 CD O\n\n1984 CD O\n"):  # numbers that are words
+        assert read(file, data).examples[0].text == "1 2"

@@ -43,11 +43,19 @@ def fails(path: Path, data: Any, *parts: str, **how: Any) -> None:
         ("premise,hypothesis,label", 'text = "premise", pair = "hypothesis", label = "label" (guessed)'),
         ("label,sentence1,sentence2", 'text = "sentence1", pair = "sentence2", label = "label" (guessed)'),
         ("text,pair,class", 'text = "text", pair = "pair", label = "class" (guessed)'),
+        ("uid,context,hypothesis,label", 'text = "context", pair = "hypothesis", label = "label" (guessed)'),
+        ("question,title,answer,passage", 'text = "question", pair = "passage", label = "answer" (guessed)'),
+        (
+            "question,title,answer,label",
+            "text = \"question\", label = \"label\" (guessed); not read: 'title', 'answer'",
+        ),
+        ("id,Title,description,label", 'text = "description", label = "label" (guessed); not read: \'Title\''),
         ("Review Text,stars,x", 'text = "Review Text", label = "stars" (guessed)'),
     ],
 )
 def test_columns_are_guessed(tmp_path: Path, header: str, said: str) -> None:
-    found = read(tmp_path / "a.csv", f"{header}\na,b,c\nd,e,f\n")
+    cells = "abcd"[: header.count(",") + 1]
+    found = read(tmp_path / "a.csv", "\n".join([header, ",".join(cells), ",".join(cells.upper())]))
     assert found.said == f"a.csv: 2 rows; {said}"
     assert found.examples[0].place == f"{tmp_path / 'a.csv'}:2"
 
@@ -163,6 +171,24 @@ def test_prediction_needs_no_labels(tmp_path: Path) -> None:
 def test_scores_are_numbers(tmp_path: Path, value: Any) -> None:
     rows = [{"text": "a", "score": "1.5"}, {"text": "b", "score": value}]
     fails(tmp_path / "a.jsonl", rows, "a.jsonl:2:", "'score'", "finite number", "like 3.5", task="regress")
+
+
+def test_annotators_that_did_not_agree(tmp_path: Path) -> None:
+    """SNLI and MultiNLI write so; as a plain label "-" may mean "negative"."""
+    rows = [{"sentence1": f"a{n}", "sentence2": "b", "gold_label": "-" if n == 3 else "neutral"} for n in range(20)]
+    found = read(tmp_path / "a.jsonl", rows)
+    assert {one.label for one in found.examples} == {"neutral"}
+    assert found.warnings == [
+        f"{tmp_path / 'a.jsonl'}: left out 1 of 20 rows without a label, first at {tmp_path / 'a.jsonl'}:4"
+    ]
+    assert [one.label for one in read(tmp_path / "b.csv", "text,label\na,-\nb,+\n").examples] == ["-", "+"]
+
+
+def test_scores_that_no_model_can_hold(tmp_path: Path) -> None:
+    rows = [{"text": "a", "score": 1e36}, {"text": "b", "score": "-1e300"}]
+    fails(tmp_path / "a.jsonl", rows, "a.jsonl:2:", '"-1e300"', "too large", "divide", task="regress")
+    found = read(tmp_path / "b.csv", "text,score\na,1e36\nb,-1e36\n", "regress")
+    assert [one.label for one in found.examples] == [1e36, -1e36]
 
 
 def test_scores(tmp_path: Path) -> None:

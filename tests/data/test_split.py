@@ -60,6 +60,24 @@ def test_several_labels_are_never_held_out_whole() -> None:
     assert {name for row in train for name in examples[row].label} == {n for one in examples for n in one.label}
 
 
+@given(st.lists(st.sets(st.sampled_from("PQRS"), max_size=2), min_size=2, max_size=30), st.integers(0, 9))
+def test_no_entity_type_is_held_out_whole(types: list[set[str]], seed: int) -> None:
+    """Nor any of several labels; and where a text can be spared, one is held out."""
+    named = [tuple(sorted(one)) for one in types]
+    tagged = [
+        Example(
+            f"a:{n}", f"w{n} x", label=(*(f"B-{name}" for name in one), *["O"] * (2 - len(one))), words=((0, 1), (2, 3))
+        )
+        for n, one in enumerate(named)
+    ]
+    counts = Counter(name for one in named for name in one)
+    spare = [one for one in named if all(counts[name] > 1 for name in one)]
+    for examples in (tagged, rows(*((f"w{n}", one) for n, one in enumerate(named)))):
+        train, valid = stratified(examples, 0.2, seed)
+        assert {name for row in train for name in named[row]} == set(counts)
+        assert bool(valid) or len(spare) < 2  # the first text stays in training, whatever it is
+
+
 def test_questions_about_one_context_stay_together() -> None:
     examples = [
         Example(f"a: question {n}", f"context {n % 10}", f"question {n}", (Answer("c", 0),) if n % 3 else ())

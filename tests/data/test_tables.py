@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sesame.data import csv_rows
+from sesame.data.labelled import read_labelled
 from sesame.data.tables import read_table
 from sesame.errors import SesameError
 
@@ -150,6 +151,28 @@ def test_any_csv_is_read_or_refused_with_a_sentence(tmp_path_factory: pytest.Tem
 def test_quotes_are_plain_in_tsv(tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "a.tsv", 'text\tlabel\n"He said\tx\nso" he\ty\n'))
     assert [row["text"] for _, row in table.rows] == ['"He said', 'so" he']
+
+
+@pytest.mark.parametrize("header", ["text\tlabel\n", ""])
+def test_a_few_rows_that_a_line_break_parted(tmp_path: Path, header: str) -> None:
+    rows = [f"number {n}\t{'xy'[n % 2]}\n" for n in range(3000)]
+    part = "parted\n"
+    file = write(tmp_path / "a.tsv", header + "".join([*rows[:5], part, *rows[5:]]))
+    line = 6 + bool(header)
+    with pytest.raises(SesameError, match=rf"a\.tsv:{line}: the row has 1 cell where the first one has 2"):
+        read_table(file)
+    table = read_table(file, whole=False)
+    assert [tuple(row.values()) for _, row in table.rows] == [tuple(row.strip().split("\t")) for row in rows]
+    assert table.header == bool(header)
+    assert table.warnings == (
+        f"{file}: left out 1 of {len(rows) + 1 + bool(header):,} lines that have not 2 cells, as the first one has, "
+        f"first at {file}:{line}",
+    )
+    read = read_labelled(file, "classify")
+    assert (len(read.examples), read.warnings) == (3000, [*table.warnings])
+    with pytest.raises(SesameError, match="cell where"):  # a prediction answers every row
+        read_labelled(file, "classify", labels=False)
+    fails(write(tmp_path / "b.tsv", "text\tlabel\n" + "".join([*rows[:900], part])), "the row has 1 cell")
 
 
 def test_byte_order_mark_and_windows_newlines(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from sesame.data.tables import IDS, Table, listed
 from sesame.errors import SesameError
 
 _STEMS = listed("""startphrase sent1:sent2 article:question passage:question context:question premise:question ctx stem
-    premise context question goal sentence text""")
+    question_stem premise context question goal sentence text""")
 _OPTIONS = listed("options choices endings")
 _NUMBERED_OPTION = re.compile(r"(?:ending|option|choice|answer|sol)_?(?:\d|[a-h])")
 _UNSURE = (

@@ -5,10 +5,10 @@ option to choose with.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sesame.data.tables import LABELS, PAIRS, SCORES, TEXTS, Table, inner_suffix, is_number
+from sesame.data.tables import LABELS, PAIRS, SCORES, TEXTS, Table, fold, inner_suffix, is_number
 from sesame.errors import SesameError
 
 ROLES = ("text", "pair", "label", "id")
@@ -46,6 +46,12 @@ def text_columns(
     elif len(rest) == 1 and label is None and labels and len(table.columns) == (2 if pair is None else 3):
         label = rest[0]
     return text, pair, label
+
+
+def unread(table: Table, chosen: Collection[str | None]) -> list[str]:
+    """Columns called as texts are that play no part: where one of them is the second text, half of each row is lost."""
+    known = {*TEXTS, *(name for pair in PAIRS for name in pair.split(":")), "answer"}
+    return [name for name in table.columns if fold(name) in known and name not in chosen]
 
 
 def _two_columns(table: Table, task: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ their scheme are mended, not lost.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -92,12 +92,25 @@ def has_tags(path: Path) -> bool:
 
 
 def read_conll(path: Path, columns: Mapping[str, str], labels: bool) -> Tagged:
-    """Read a file; `columns` may give the numbers (from 1) of the word's ("text") and the tag's ("label") column."""
+    """Read a file; `columns` may give the numbers (from 1) of the word's ("text") and the tag's ("label") column.
+
+    A first column that only counts the words of each sentence, as GermEval's does, is not theirs: the second one is.
+    """
     word, tag = (_column(path, columns, role) for role in ("text", "label"))
     sentences = list(_sentences(path, word or 1, tag))
     if not sentences:
         raise SesameError(f"{path}: there are no words inside; give a file with a word and its tag on each line")
-    return tagged(sentences, path, labels, strict=labels or tag is not None)
+    counted = word is None and all(map(_is_counted, sentences))
+    if counted:
+        behind = list(_sentences(path, 2, tag))
+        counted = not all(is_tag(word) for one in behind for word in one.words)
+        sentences = behind if counted else sentences
+    found = tagged(sentences, path, labels, strict=labels or tag is not None)
+    return replace(found, said=f"{found.said}; words in column 2, the first one counts them") if counted else found
+
+
+def _is_counted(one: Sentence) -> bool:
+    return one.tags is not None and one.words == [str(number) for number in range(1, len(one.words) + 1)]
 
 
 def _column(path: Path, columns: Mapping[str, str], role: str) -> int | None:

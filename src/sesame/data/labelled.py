@@ -60,7 +60,7 @@ def read_labelled(
             raise SesameError(f"{path}: the JSON of SQuAD has no columns to choose; leave out --{min(columns)}-column")
         examples, warnings = read_squad(path)
         return _whole(path, examples, f"{path.name}: {len(examples):,} questions", warnings, labels, "questions")
-    table = read_table(path, [*columns.values()])
+    table = read_table(path, [*columns.values()], whole=not labels)
     if task == "tag":
         found = read_word_rows(table, columns, labels)
         return Labelled(found.examples, found.said, found.warnings)
@@ -74,6 +74,7 @@ def read_labelled(
         if task == "classify" and not multi
         else ""
     )
+    warnings = [*table.warnings, *warnings]
     return _whole(path, examples, f"{path.name}: {len(examples):,} rows; {said}", warnings, labels, "rows", hint)
 
 

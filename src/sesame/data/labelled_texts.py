@@ -8,10 +8,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from sesame.data.columns import briefly, column_for, id_in, text_columns, text_in, unknown_column
+from sesame.data.columns import briefly, column_for, id_in, text_columns, text_in, unknown_column, unread
 from sesame.data.examples import Example
-from sesame.data.tables import IDS, Table, is_number
+from sesame.data.tables import IDS, Table, fold, is_number
 from sesame.errors import SesameError
+
+LARGEST_SCORE = 1e36  # a model computes in 32 bits, which end at 3e38
 
 
 def read_text_rows(
@@ -24,7 +26,8 @@ def read_text_rows(
     if label is None and labels:
         raise unknown_column(table, "label", "label")
     ids = column_for(table, columns, "id", IDS, {text, pair, label})
-    read: Callable[[Any, str, str], Any] = _score if task == "regress" else _names(multi)
+    unsure = label is not None and fold(label) == "gold_label"
+    read: Callable[[Any, str, str], Any] = _score if task == "regress" else _names(multi, unsure)
     trusted = labels or "label" in columns  # a column that was only guessed must not stop a prediction
     examples = []
     for line, row in table.rows:
@@ -45,6 +48,8 @@ def read_text_rows(
     said = ", ".join(f'{role} = "{name}"' for role, name in chosen.items() if name is not None)
     guessed = any(name is not None and role not in columns for role, name in chosen.items())
     said = ("" if table.header else "no header; ") + said + (" (guessed)" if guessed else "")
+    if pair is None and "text" not in columns and (left := unread(table, {text, label})):
+        said += f"; not read: {', '.join(map(repr, left))}"
     return examples, said, _alike(table.path, examples) if labels and task == "classify" else []
 
 
@@ -63,8 +68,12 @@ def _alike(path: Path, examples: list[Example]) -> list[str]:
     return [f"{path}: the labels {first}{more} are taken for different classes; write them alike if they mean the same"]
 
 
-def _names(multi: str | None) -> Callable[[Any, str, str], Any]:
+def _names(multi: str | None, unsure: bool = False) -> Callable[[Any, str, str], Any]:
+    """`unsure`: a label "-" is none, as where the annotators of SNLI and MultiNLI did not agree."""
+
     def read(value: Any, place: str, column: str) -> str | tuple[str, ...] | None:
+        if unsure and value == "-":
+            return None
         if multi and isinstance(value, str):
             value = [part for part in value.split(multi) if part.strip()]
         if isinstance(value, list):
@@ -95,8 +104,12 @@ def _score(value: Any, place: str, column: str) -> float | None:
             number = float(value)
         except (ValueError, OverflowError):
             number = math.nan
-        if math.isfinite(number):
+        if abs(number) <= LARGEST_SCORE:
             return number
+        if math.isfinite(number):
+            raise SesameError(
+                f"{place}: {column!r} holds {briefly(value)}, too large a score for a model; divide all of them"
+            )
     raise SesameError(
         f"{place}: {column!r} holds {briefly(value)}, not a finite number; write it like 3.5, or choose another column "
         "with --label-column"

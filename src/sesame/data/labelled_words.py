@@ -43,7 +43,7 @@ def read_word_rows(table: Table, columns: Mapping[str, str], labels: bool) -> Ta
     examples = [replace(one, id=by_place[one.place]) for one in found.examples]
     lost = len(sentences) - len(examples)
     warnings = [f"{table.path}: left out {lost:,} of {len(sentences):,} rows without words"] if lost else []
-    return Tagged(examples, found.said, found.warnings + warnings)
+    return Tagged(examples, found.said, [*table.warnings, *found.warnings, *warnings])
 
 
 def _tags(given: list[Any], words: int, place: str) -> list[str]:

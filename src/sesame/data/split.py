@@ -66,9 +66,10 @@ def stratified(examples: Sequence[Example], share: float = 0.1, seed: int = 0) -
             if len(rows) / 2 <= owed:  # nearer to the goal with it than without
                 held.append(rows)
                 owed -= len(rows)
-    if not held and share > 0:
-        held = next(([rows] for name in sorted(strata) for rows in strata[name][1:]), [])
     valid = _without_whole_classes(examples, held)
+    if not valid and share > 0:  # a few rows only: the first text that can be spared
+        single = (_without_whole_classes(examples, [rows]) for name in sorted(strata) for rows in strata[name][1:])
+        valid = next(filter(None, single), [])
     chosen = set(valid)
     return [row for row in range(len(examples)) if row not in chosen], sorted(valid)
 
@@ -82,11 +83,15 @@ def _group(example: Example) -> object:
 
 
 def _without_whole_classes(examples: Sequence[Example], held: list[list[int]]) -> list[int]:
-    """Give back to training the groups without which it would lack a class (mixed groups, several labels)."""
-    left = Counter(name for example in examples for name in _labels(example))
+    """Give back to training the groups without which it would lack a class (mixed groups, several labels, entities)."""
+
+    def names_in(rows: Iterable[Example]) -> Counter[str]:
+        return Counter(name for one in rows for name in (set(_classes(one, "tag")) if one.words else _labels(one)))
+
+    left = names_in(examples)
     valid = []
     for rows in held:
-        names = Counter(name for row in rows for name in _labels(examples[row]))
+        names = names_in(examples[row] for row in rows)
         if all(left[name] > count for name, count in names.items()):
             left -= names
             valid += rows

@@ -5,6 +5,8 @@ A row is a dict by column name, with the number of the line on which it starts (
 What is unusual:
 - in TSV a quote is a plain character, as in the files of GLUE; what a CSV may do is in `csv_rows.py`;
 - a CSV or TSV whose first row names nothing known may have no header: its columns are then called "1", "2" ...
+- a TSV knows no quotes, so a line break inside a cell parts its row in two: GLUE's own QQP has such rows. Where labels are
+  learnt from, fewer than one row in a thousand may be broken; they are left out and counted.
 """
 
 import json
@@ -29,9 +31,10 @@ def listed(names: str) -> list[str]:
 TEXTS = listed("""text sentence question content review review_text document tweet message utterance query body comment sms
     post description headline abstract title sentence1 text_a premise question1 text1 sentence_a context""")
 PAIRS = listed("""sentence1:sentence2 text_a:text_b premise:hypothesis question1:question2 text1:text2 sentence_a:sentence_b
-    question:sentence query:passage query:document claim:evidence text:pair sentence:pair text:text_pair""")
+    question:sentence question:passage question:context context:hypothesis query:passage query:document claim:evidence
+    text:pair sentence:pair text:text_pair""")
 LABELS = listed("""label labels class category target intent sentiment tag gold gold_label y emotion topic stars score rating
-    similarity value""")
+    similarity value answer""")
 SCORES = listed("score rating similarity value label target stars gold y labels")
 IDS = listed("id idx guid uid index qid example_id sentence_id")
 _NAMES = frozenset([*TEXTS, *LABELS, *SCORES, *IDS, *chain(*(pair.split(":") for pair in PAIRS))])
@@ -42,12 +45,17 @@ _OTHER_NAMES = frozenset(  # of choices and of tagged words
 )
 
 
+Cells = tuple[int, list[str]]  # of a row, with its line
+MOST_BROKEN = 0.001  # of the rows of a TSV: more are a table that was written wrong
+
+
 @dataclass(frozen=True)
 class Table:
     path: Path
     columns: list[str]
     rows: list[tuple[int, dict[str, Any]]]
     header: bool = True
+    warnings: tuple[str, ...] = ()
 
     def place(self, line: int) -> str:
         return f"{self._before_line}{line}"
@@ -92,13 +100,16 @@ def inner_suffix(path: Path) -> str:
     return (Path(path.stem) if path.suffix.lower() in PACKED else path).suffix.lower()
 
 
-def read_table(path: Path, given: Collection[str] = ()) -> Table:
-    """All rows of a file; `given` are column names of the user, which tell a header from data."""
+def read_table(path: Path, given: Collection[str] = (), whole: bool = True) -> Table:
+    """All rows of a file; `given` are column names of the user, which tell a header from data.
+
+    Not `whole`: a few broken rows of a TSV are left out, with a warning.
+    """
     suffix = inner_suffix(path)
     if suffix == ".parquet":
         return _read_parquet(path)
     if suffix in (".csv", ".tsv", ".tab"):
-        return _read_cells(path, given)
+        return _read_cells(path, given, whole)
     if suffix in TABLES:
         return _read_json_lines(path)
     raise SesameError(f"{path}: the name does not tell the format; call it {' '.join(TABLES)}, packed or not")
@@ -107,7 +118,7 @@ def read_table(path: Path, given: Collection[str] = ()) -> Table:
 # ---- CSV and TSV ----------------------------------------------------------------------------------------------------
 
 
-def _read_cells(path: Path, given: Collection[str]) -> Table:
+def _read_cells(path: Path, given: Collection[str], whole: bool) -> Table:
     names = _NAMES | _OTHER_NAMES | {fold(name) for name in given}
     if inner_suffix(path) == ".csv":
         found = csv_rows(path, lambda cell: fold(cell) in names)
@@ -117,6 +128,7 @@ def _read_cells(path: Path, given: Collection[str]) -> Table:
     if not rows:
         raise SesameError(f"{path}: there are no rows inside; give a file with rows")
     first_line, first = rows[0]
+    rows, warnings = _without_broken_rows(path, rows, whole)
     header = _has_header([cells for _, cells in rows], names, given)
     if header:
         columns = [cell.strip() or f"column {number}" for number, cell in enumerate(first, 1)]
@@ -126,21 +138,32 @@ def _read_cells(path: Path, given: Collection[str]) -> Table:
         rows = rows[1:]
     else:
         columns = [str(number) for number in range(1, len(first) + 1)]
-    for line, cells in rows:
-        if len(cells) != len(columns):
-            raise _wrong_width(path, line, len(cells), len(columns))
     if not rows:
         raise SesameError(f"{path}: there is a header but no row below it; give a file with rows")
-    return Table(path, columns, [(line, dict(zip(columns, cells, strict=True))) for line, cells in rows], header)
+    named = [(line, dict(zip(columns, cells, strict=True))) for line, cells in rows]
+    return Table(path, columns, named, header, warnings)
 
 
-def _without_blank_lines(found: Iterable[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+def _without_blank_lines(found: Iterable[Cells]) -> list[Cells]:
     """A row of empty cells is one, also a quoted nothing where there is one column; a line with nothing on it is none."""
     rows = [(line, cells) for line, cells in found if cells]
     while rows and not any(cell.strip() for cell in rows[0][1]):
         rows.pop(0)
     one_column = bool(rows) and len(rows[0][1]) == 1
     return [(line, cells) for line, cells in rows if one_column or len(cells) > 1 or cells[0].strip()]
+
+
+def _without_broken_rows(path: Path, rows: list[Cells], whole: bool) -> tuple[list[Cells], tuple[str, ...]]:
+    """The rows that are as wide as the first one, and what is to be said of others, unless they are an error."""
+    width = len(rows[0][1])
+    broken = [(line, cells) for line, cells in rows if len(cells) != width]
+    if not broken:
+        return rows, ()
+    line, cells = broken[0]
+    if whole or inner_suffix(path) == ".csv" or len(broken) >= MOST_BROKEN * len(rows):
+        raise _wrong_width(path, line, len(cells), width)
+    said = f"{path}: left out {len(broken):,} of {len(rows):,} lines that have not {width} cells, as the first one has"
+    return [row for row in rows if len(row[1]) == width], (f"{said}, first at {path}:{line}",)
 
 
 def _wrong_width(path: Path, line: int, cells: int, columns: int) -> SesameError:

@@ -20,7 +20,7 @@ Numbers = Sequence[float] | Floats
 
 def regression_scores(gold: Numbers, said: Numbers) -> dict[str, float]:
     """pearson, spearman, mse, mae."""
-    return {score.__name__: score(gold, said) for score in (pearson, spearman, mse, mae)}
+    return {name: score(gold, said) for name, score in SCORES.items()}
 
 
 def pearson(gold: Numbers, said: Numbers) -> float:
@@ -42,6 +42,9 @@ def mse(gold: Numbers, said: Numbers) -> float:
 def mae(gold: Numbers, said: Numbers) -> float:
     x, y = _pairs(gold, said)
     return float(np.abs(x - y).mean())
+
+
+SCORES = {score.__name__: score for score in (pearson, spearman, mse, mae)}
 
 
 def _pairs(gold: Numbers, said: Numbers) -> tuple[Floats, Floats]:

@@ -26,7 +26,7 @@ from sesame.evaluate.classification import (
     resampled,
 )
 from sesame.evaluate.entities import entity_counts, entity_scores
-from sesame.evaluate.regression import regression_scores
+from sesame.evaluate.regression import SCORES, regression_scores
 from sesame.evaluate.statistics import Metric, each, micro_f1, paired_bootstrap_metric
 from sesame.tasks.base import Reply, TaskConfig
 from sesame.tasks.classify import as_trained
@@ -138,6 +138,9 @@ def _metric(config: TaskConfig, metric: str, gold: Sequence[Any], said: Sequence
         both = answer_scores(*_by_number(gold, said))
         column = 0 if metric == "exact" else 1
         return _mean_of(np.array([pair[column] for pair in both.values()]))
+    if config.kind == "regress":
+        x, y, one = np.asarray(gold), np.asarray(said), SCORES[metric]  # of ten thousand draws this score alone
+        return each(lambda taken: one(x[taken], y[taken]))
     if config.kind == "choice":
         return _mean_of(np.array([float(g == s) for g, s in zip(gold, said, strict=True)]))
     return each(_of_rows(config, metric, gold, said))

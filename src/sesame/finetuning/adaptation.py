@@ -125,7 +125,9 @@ def corpora(text: Sequence[str], rows: Sequence[Example], folder: Path, column: 
 
 def _table(path: Path, target: Path, wanted: str | None) -> str:
     if inner_suffix(path) in (".csv", ".tsv", ".tab"):
-        table = read_table(path, [wanted] if wanted else [])
+        table = read_table(path, [wanted] if wanted else [], whole=False)
+        for warning in table.warnings:
+            say(f"warning: {warning}")
         name = _column(path, table.columns, wanted)
         found = [str(row[name]) for _, row in table.rows if row[name].strip()]
         lost = len(table.rows) - len(found)

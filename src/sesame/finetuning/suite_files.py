@@ -2,8 +2,9 @@
 
     glue/SST-2/train.tsv  glue/cola/dev.jsonl  glue/MNLI/dev_matched.tsv  ner/conll2003/train.txt.gz  squad1/train-v1.1.json
 
-Folders are found without case and signs (SST-2 is sst2), files by the word that their name begins with. The original files of
-GLUE are read as they are: `columns_of` knows what they call their columns.
+Folders are found without case and signs (SST-2 is sst2), files by the word that their name begins with, those of CoNLL by
+what it ends in (eng.train, eng.testa, eng.testb). The original files of GLUE are read as they are: `columns_of` knows what
+they call their columns.
 """
 
 import re
@@ -13,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from sesame.config import unknown
+from sesame.data.conll import is_tag
 from sesame.data.streams import whole_lines
 from sesame.data.tables import TABLES, fold, inner_suffix
 from sesame.errors import SesameError
@@ -66,13 +68,14 @@ SQUAD = (Entry("squad1", "SQuAD 1.1", "qa", _ANSWERS), Entry("squad2", "SQuAD 2.
 LAYERS = ("first", "last", "second-to-last", "sum-last-4", "concat-last-4", "sum-all", "mix")
 SUITES = ("glue", "squad", "ner", "layers")
 
-_SAME_FOLDER = {"squad": "squad1", "squad11": "squad1", "squad20": "squad2", "stsbenchmark": "stsb", "sst": "sst2"}
+_SAME_FOLDER = {"stsbenchmark": "stsb", "sst": "sst2"}
+_SQUAD = re.compile(r"squadv?(1|2)?(?:[01])?")  # squad, squad1.1, squad_v2, SQuAD-v2.0
 _DEV = r"(?:dev|valid|validation|val)"
 PARTS = {"train": r"train(?:_.*)?", "valid": rf"{_DEV}(?!_mismatched)(?:_.*)?", "test": r"test(?:_.*)?"}
 _MISMATCHED = rf"{_DEV}_mismatched(?:_.*)?"
 _COLUMNS = ({"text": "#1 String", "pair": "#2 String", "label": "Quality"}, {"label": "is_duplicate"})  # MRPC, QQP
-_TAG = re.compile(r"O|[BIESLU]-.+")
-_CONLL = ("", ".txt", ".conll", ".tsv", ".tab", ".iob", ".iob2", ".bio")
+_ENDINGS = {".train": "train", ".testa": "dev", ".testb": "test"}  # of the files of CoNLL-2002 and 2003
+_CONLL = ("", ".txt", ".conll", ".tsv", ".tab", ".iob", ".iob2", ".bio", *_ENDINGS)
 
 
 # ---- what is there ---------------------------------------------------------------------------------------------------
@@ -152,6 +155,8 @@ def _folders(data: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in sorted(item for item in data.iterdir() if item.is_dir()):
         key = _SAME_FOLDER.get(_plain_name(folder.name), _plain_name(folder.name))
+        if squad := _SQUAD.fullmatch(key):
+            key = f"squad{squad[1] or 1}"
         if key in found:
             raise SesameError(f"{folder}: is the same task as {found[key].name}; keep one of the two folders")
         found[key] = folder
@@ -165,7 +170,7 @@ def _plain_name(name: str) -> str:
 def find_file(folder: Path, pattern: str) -> Path | None:
     """The file of a part: "train.tsv", "train-v1.1.json", "train_subset.jsonl.gz"; a plain name goes first."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
-    found = {file: fold(file.name.split(".")[0]) for file in files}
+    found = {file: _ENDINGS.get(inner_suffix(file)) or fold(file.name.split(".")[0]) for file in files}
     found = {file: name for file, name in found.items() if re.fullmatch(pattern, name)}
     plain = [file for file, name in found.items() if "_" not in name] or list(found)
     if len(plain) > 1:
@@ -179,8 +184,8 @@ def is_conll(file: Path) -> bool:
     if inner_suffix(file) not in _CONLL:
         return False
     rows = [line.split() for _, line in islice(whole_lines(file), 100)]
-    rows = [row for row in rows if row and row[0] != "-DOCSTART-"]
-    return bool(rows) and all(len(row) >= 2 and _TAG.fullmatch(row[-1]) for row in rows)
+    rows = [row for row in rows if row and row[0] != "-DOCSTART-" and not row[0].startswith("#")]
+    return bool(rows) and all(len(row) >= 2 and is_tag(row[-1]) for row in rows)
 
 
 def columns_of(entry: Entry) -> dict[str, str]:

@@ -117,7 +117,8 @@ def task_config(kind: str, train: Sequence[Example], transfer: Transfer) -> Task
     scale = (0.0, 1.0)
     if kind == "regress":
         values = torch.tensor([float(example.label) for example in train], dtype=torch.float64)
-        scale = (float(values.mean()), float(values.std()) or 1.0)
+        spread = float(values.std()) if len(values) > 1 else 0.0
+        scale = (float(values.mean()), spread or 1.0)
     return TaskConfig(
         kind=kind,  # type: ignore[arg-type]
         labels=labels,
