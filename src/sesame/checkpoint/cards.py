@@ -55,7 +55,7 @@ tags: [sesame, {results["task"]}]
 # {results["title"]}, fine-tuned with Sesame {__version__}
 
 Started from `{results["model"]}`, strategy {results["strategy"]}, trained on `{results["data"]["train"]}`
-({results["data"]["rows"]["train"]:,} examples), {len(results["seeds"])} seeds from {run["seed"]}; this one is best on
+({results["data"]["rows"]["train"]:,} examples), {_seeds(results)} from {run["seed"]}; this one is best on
 validation data. All settings are in `sesame.toml`.
 
 | data | score | mean over seeds | spread |
@@ -64,6 +64,11 @@ validation data. All settings are in `sesame.toml`.
 
 Open it with `sesame.load(folder).predict(texts)`.
 """
+
+
+def _seeds(results: Mapping[str, Any]) -> str:
+    count = len(results["seeds"])
+    return "one seed" if count == 1 else f"{count} seeds"
 
 
 def answer_card(results: Mapping[str, Any]) -> str:
@@ -84,7 +89,7 @@ tags: [sesame, seq2seq]
 # {results["title"]}, fine-tuned with Sesame {__version__}
 
 Started from `{results["model"]}`, trained on `{data["train"]}` ({data["rows"]["train"]:,} pairs),
-{len(results["seeds"])} seeds; this one, seed {results["best"]}, is best on validation data by {results["metric"]}.
+{_seeds(results)}; this one, seed {results["best"]}, is best on validation data by {results["metric"]}.
 {before}All settings are in `sesame.toml`.
 
 | data | score | mean over seeds | spread |

@@ -5,11 +5,10 @@ from typing import Any
 
 from sesame.evaluate import html
 from sesame.evaluate.plots import score_picture
+from sesame.evaluate.scoring import LOWER_IS_BETTER
 from sesame.evaluate.wording import clean, metric_name, number, shown, split_name
 
 Results = Mapping[str, Any]
-
-LOWER_IS_BETTER = {"mse", "rmse", "mae", "loss", "nll", "brier", "ece", "perplexity"}
 
 
 def first_screen(results: Results) -> Iterator[str]:

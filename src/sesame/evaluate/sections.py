@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sesame.evaluate import html
-from sesame.evaluate.first_screen import LOWER_IS_BETTER, Results, rivals_of
+from sesame.evaluate.first_screen import Results, rivals_of
 from sesame.evaluate.plots import SHOWN_CLASSES, confusion_picture, curve_picture, reliability_picture
+from sesame.evaluate.scoring import LOWER_IS_BETTER
 from sesame.evaluate.wording import clean, metric_name, number, shown, split_name
 
 SHOWN_MISTAKES = 20
