@@ -116,6 +116,16 @@ def test_infilling_is_that_of_the_loop_over_each_row(
         assert source(made, row) == one_by_one(text, starts, int(batch.keys[row]), rate, mean)
 
 
+def test_a_line_without_spaces_is_not_hidden_whole() -> None:
+    """A line of DNA is one word: all of it was missing, and a lone mask left."""
+    batch = rows([60] * 50, 60)
+    real = torch.arange(60) < 59
+    one = replace(batch, words=(real & (torch.arange(60) > 0)).long().expand(50, 60).contiguous())
+    whole, pieces = (noise(permute=0.0, whole_words=whole)(one) for whole in (True, False))
+    assert torch.equal(whole.ids, pieces.ids)
+    assert int(whole.lengths.min()) > 40
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(2, 50), min_size=1, max_size=6), st.sampled_from([0.3, 0.7]), st.integers(0, 2**31))
 def test_masks_stand_where_words_are_missing(lengths: list[int], rate: float, seed: int) -> None:

@@ -21,7 +21,8 @@ A share `random` of the masks is a random token instead: the paper does not say 
 (https://github.com/facebookresearch/fairseq/issues/1899), which also has Poisson(3.5) for `mean`. Of n masks that are put in,
 ceil(0.1 n) are, so most of those: that is the code's.
 Unusual: all rows at once. A source is never longer than its text: more masks than words were taken out are not put in, which
-only meets rows of a few words. First and last token of a row stay; separators inside it count as words.
+only meets rows of a few words. First and last token of a row stay; separators inside it count as words. What is too long for
+a word, as a line of DNA, is as many words as it has pieces: else nothing of a row would be left.
 """
 
 import math
@@ -37,6 +38,7 @@ from sesame.data.batch import IGNORE, Batch
 from sesame.data.sentences import STOPS
 from sesame.errors import SesameError
 from sesame.objectives.base import Vocab
+from sesame.objectives.mlm import LONGEST
 from sesame.objectives.seq2seq import Exercise
 
 
@@ -250,6 +252,8 @@ def _shuffled(count: Tensor, most: int, share: float, keys: Tensor) -> Tensor:
 
 
 def _word_starts(batch: Batch) -> Tensor:
-    """The first piece of a word, and specials. (B, L)"""
-    assert batch.words is not None
-    return (batch.words != F.pad(batch.words[:, :-1], (1, 0), value=-1)) | (batch.words == 0)
+    """The first piece of a word, and specials; of what is too long for a word all pieces. (B, L)"""
+    words = batch.words
+    assert words is not None
+    sizes = torch.zeros_like(words).scatter_add(1, words, torch.ones_like(words)).gather(1, words)
+    return (words != F.pad(words[:, :-1], (1, 0), value=-1)) | (words == 0) | (sizes > LONGEST)
