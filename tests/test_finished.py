@@ -55,6 +55,13 @@ def test_other_files_are_no_finished_run(
     assert "finished already" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("held", ["[]", '{"text.txt": '])
+def test_damaged_sums_are_told(again: Again, tmp_path: Path, held: str) -> None:
+    (tmp_path / "run" / "files.json").write_text(held, encoding="utf-8")
+    with pytest.raises(SesameError, match=r"files\.json"):
+        again()
+
+
 def test_it_may_move_and_its_checkpoints_may_be_gone(again: Again, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     (tmp_path / "run").rename(tmp_path / "elsewhere")

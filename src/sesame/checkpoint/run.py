@@ -124,6 +124,8 @@ class Run:
         if not self._begun():
             write_json(kept, sums)
         known = read_json(kept) if kept.is_file() else {}
+        if not isinstance(known, dict):
+            raise SesameError(f"{kept}: holds no table of sums; remove it, and the run's files are not compared")
         for name, found in sums.items():
             if known.get(name, found) != found:
                 raise SesameError(
