@@ -266,8 +266,9 @@ def judge_answers(
         "task": "seq2seq", "metric": metric, "scores": found.values, "signatures": found.signatures,
         "intervals": {name: list(ends) for name, ends in found.intervals.items()}, "rows": len(gold),
     }  # fmt: skip
-    if not beside:  # of several that speak as one it would be the first one's alone
-        result["perplexity"] = surprise_of(parts, sides.sources, gold).figures()
+    # Of several that speak as one it would be the first one's alone.
+    if not beside and (surprise := surprise_of(parts, sides.sources, gold)) is not None:
+        result["perplexity"] = surprise.figures()
     if against is not None:
         other = answer_all(open_answering(against, device), sides, **settings)
         result |= {"against": against, "versus": compare_answers(metric, gold, said, other)}

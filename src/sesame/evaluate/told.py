@@ -26,8 +26,8 @@ TOGETHER = 32  # pairs
 
 
 @torch.inference_mode()
-def surprise_of(parts: Parts, sources: Sequence[str], wanted: Sequence[str]) -> Surprise:
-    """Of all answers together; the model is ready to answer (`spoken.open_answering`)."""
+def surprise_of(parts: Parts, sources: Sequence[str], wanted: Sequence[str]) -> Surprise | None:
+    """Of all answers together, None if none fits; the model is ready to answer (`spoken.open_answering`)."""
     backbone, head, tokenizer, voice = parts.backbone, parts.heads.get("seq2seq"), parts.tokenizer, voice_of(parts)
     assert tokenizer is not None, "voice_of has complained"
     if head is None:
@@ -42,7 +42,7 @@ def surprise_of(parts: Parts, sources: Sequence[str], wanted: Sequence[str]) -> 
         left = f"{len(answers) - len(rows):,} of {len(answers):,} answers"
         say(f"perplexity: {left} do not fit into the model's {longest} tokens and are left out")
     if not rows:
-        raise SesameError("perplexity: no answer fits into the model; give shorter ones")
+        return None
     rows.sort(key=lambda row: -len(answers[row]))
     nats, table = 0.0, backbone.token_table()
     for first in range(0, len(rows), TOGETHER):
